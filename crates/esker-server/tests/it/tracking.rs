@@ -264,8 +264,9 @@ fn fill(wire: &mut Wire) {
     wire.say(&format!("HSET big {}", fields.join(" ")));
 }
 
-/// Waits until a replica has sent the invalidations of all commits of the primary so far: it sends them in the
-/// order of the commits, some time after `WAIT` has returned. `marks` has all of keys that begin with `mark`.
+/// Waits until a replica has sent the invalidations of all commits of the primary so far. It sends them in
+/// the order of the commits, some time after `WAIT` has returned. `marks` receives those of keys that begin
+/// with `mark`.
 fn settle(marks: &mut Cached, writer: &mut Wire) {
     let mut mark = 0;
     until(|| {
@@ -417,7 +418,7 @@ fn a_replica_reports_the_changes_of_its_primary() {
     fill(&mut writer);
     assert_eq!(writer.say("WAIT 1 0"), ":1");
     let mut cached = Cached::new(replica.wire(), "");
-    // Its number is higher: it is told after `cached`.
+    // Its invalidation follows that of `cached`.
     let mut marks = Cached::new(replica.wire(), "BCAST PREFIX mark");
     for (line, keys) in CHANGES {
         fill(&mut writer);

@@ -48,8 +48,8 @@
 //! wal.8. Each segment header records the size of the new file and the database id; the manifest records a
 //!     commit that was durable. So recovery notices a truncated last segment, a lost end and a segment of
 //!     another database (recovery.7).
-//! wal.9. If segments are kept for readers, the manifest gives up those that recovery does not need only after
-//!     their `End` records are durable. Later recoveries do not read them, so they would not repair them.
+//! wal.9. If segments are kept for readers, the manifest gives up those that recovery does not need only
+//!     after their `End` records are durable. Later recoveries do not read them, so cannot repair them.
 //!
 //! Byte layout and measurements: docs/formats/wal.md.
 

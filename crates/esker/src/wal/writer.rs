@@ -6,7 +6,8 @@
 //!             `-- reserve: files for the whole record exist before its first byte is written
 //! ```
 //!
-//! Invariants wal.1 to wal.6: see the [module](super); wal_writer.1: active.rs. In addition:
+//! Invariants wal.1 to wal.9: see the [module](super); wal_writer.1: active.rs; how segments end:
+//! ends.rs. In addition:
 //!
 //! wal_writer.2. A segment always has space for its `End` record.
 //! - `reserve` fails before anything of the record is written, and the writer stays usable, if the disk is
@@ -14,9 +15,8 @@
 //!   directory. A record that fits the active segment needs none of these. A second `reserve` of no more
 //!   bytes does nothing that can fail.
 //! - Segments are put to use in numeric order, and the manifest names them before (pool.4).
-//! - `close` succeeds once the whole log is durable and finished. It ignores errors of deleting unused files:
-//!   the next opening deletes them.
 
+mod ends;
 mod next_file;
 
 use std::collections::VecDeque;
@@ -178,20 +178,6 @@ impl WalWriter {
         Ok(())
     }
 
-    /// Makes the end of the recovered log durable (wal.3, wal.9). A failed call can be repeated.
-    fn store_end(&mut self) -> Result<()> {
-        if let Some(end) = &self.end_before {
-            end.store(&self.pool.env)?;
-            self.end_before = None;
-        }
-        Ok(())
-    }
-
-    /// Prepares for recovery to need no segment below the current one (wal.9).
-    pub(crate) fn prepare_to_give_up(&mut self) -> Result<()> {
-        if self.pool.shelf().is_some() { self.store_end() } else { Ok(()) }
-    }
-
     /// Hands all appended records to the operating system, so that they survive the end of this process.
     pub(crate) fn write(&mut self) -> Result<()> {
         self.guard(|writer| if writer.store() { Ok(()) } else { writer.write_out() })
@@ -260,37 +246,6 @@ impl WalWriter {
         })
     }
 
-    /// Finishes the active segment durably, so that later records can become obsolete independently. Returns
-    /// the number of the segment that the next record goes to. A segment without records stays active.
-    pub(crate) fn rotate(&mut self) -> Result<u64> {
-        self.guard(|writer| {
-            if writer.active.as_ref().is_some_and(Active::has_records) {
-                writer.finish_active()?;
-            }
-            Ok(writer.current_segment())
-        })
-    }
-
-    /// Makes everything durable, finishes the active segment and truncates it, unless it has no records.
-    pub(crate) fn cut(&mut self) -> Result<()> {
-        let cut = self.guard(|writer| {
-            writer.sync_active()?;
-            let Some(active) = writer.active.as_ref().filter(|active| active.has_records()) else {
-                return Ok(None);
-            };
-            let segment = active.segment.clone();
-            let used = writer.finish_active()?;
-            // A truncated file cannot be recycled.
-            writer.old.forbid_reuse_of_newest();
-            Ok(Some((segment, used)))
-        })?;
-        if let Some((segment, used)) = cut {
-            // A failure only wastes space until the segment is deleted.
-            let _ = segment.file.set_len(used);
-        }
-        Ok(())
-    }
-
     /// Returns the directory of its segments.
     pub(crate) fn dir(&self) -> &std::path::Path {
         &self.pool.dir
@@ -305,40 +260,6 @@ impl WalWriter {
     #[cfg(test)]
     pub(crate) fn unsynced_bytes(&self) -> u64 {
         self.active.as_ref().map_or(0, |active| active.appended - active.synced)
-    }
-
-    /// Records that recovery needs no segment below `segment`. Readers may still need them.
-    pub(crate) fn note_obsolete(&mut self, segment: u64) {
-        self.old.note_obsolete(segment);
-        self.update_meter(0);
-    }
-
-    /// Recycles or deletes the files of segments below `segment`, which must be durably obsolete, except
-    /// those on the shelf (shelf.2). After an error the next call retries the rest.
-    pub(crate) fn release_below(&mut self, segment: u64) -> Result<()> {
-        let (first_kept, released) = self.old.release_below(segment);
-        // The end of a segment that nothing needs has no use.
-        self.end_before = self.end_before.take().filter(|end| end.segment >= first_kept);
-        self.update_meter(0);
-        released
-    }
-
-    /// Makes everything durable, truncates the last segment, and deletes unused files. A small prepared
-    /// file may stay for the next process (pool.10).
-    pub(crate) fn close(mut self) -> Result<()> {
-        self.guard(|writer| {
-            // Synced first, so that `End` states that all records are durable.
-            writer.sync_active()?;
-            if let Some(active) = &writer.active {
-                let segment = active.segment.clone();
-                let used = writer.finish_active()?;
-                // Not synced: a crash that loses the cut leaves a longer file, which also ends at its `End`.
-                segment.file.set_len(used).map_err(|e| Error::io("cut", &segment.path, e))?;
-            }
-            Ok(())
-        })?;
-        let _ = self.pool.end(&mut self.ready);
-        Ok(())
     }
 
     fn check(&self) -> Result<()> {
@@ -469,27 +390,6 @@ impl WalWriter {
             self.publish_durable();
         }
         Ok(())
-    }
-
-    /// Ends the active segment durably (wal.3). Returns how many of its bytes are used.
-    fn finish_active(&mut self) -> Result<u64> {
-        self.reserved = None;
-        let active = self.active.as_ref().expect("only an active segment is finished");
-        let end = RecordHeader::end(self.last_seq, active.synced as u32).encode(active.segment.stamp);
-        self.put(&end)?;
-        if canary::is_set(Canary::WalEndNotSynced) {
-            self.write_out()?;
-        } else {
-            self.sync_active()?;
-        }
-        let active = self.active.take().expect("it was there above");
-        let number = active.segment.number;
-        if let Some(shelf) = self.pool.shelf() {
-            shelf.finish(number, active.appended, self.last_seq);
-        }
-        self.old.push(number, active.spare(), active.appended);
-        self.update_meter(0);
-        Ok(active.appended)
     }
 
     /// Turns the first prepared file into the active segment by giving it its name, durably (wal.1, wal.3).
