@@ -20,6 +20,7 @@
 //! | `commands` | the table of commands, and their functions |
 //! | `lua` | scripts |
 //! | `replication` | primaries and replicas: docs/formats/replication.md |
+//! | `sentinel` | `esker sentinel`: has another server take over if the primary fails |
 //! | `observe` | counters, latencies, slow commands, traces |
 //! | `net` | listeners and connections |
 //!
@@ -39,6 +40,8 @@ mod observe;
 mod replication;
 mod resp;
 mod run;
+#[cfg(feature = "sentinel")]
+mod sentinel;
 mod sequencer;
 pub mod store;
 mod types;
@@ -56,3 +59,5 @@ pub use self::observe::trace::engine as trace_engine;
 pub use self::replication::{finish_copy, is_slot_name};
 pub use self::resp::numbers::bytes_of;
 pub use self::run::server::Server;
+#[cfg(feature = "sentinel")]
+pub use self::sentinel::{SentinelOptions, run as run_sentinel};

@@ -18,6 +18,7 @@
 //! The connections are in net/replica/. For users: docs/server.md. Bytes: docs/formats/replication.md
 
 pub mod apply;
+pub mod ballot;
 mod bytes;
 mod changes;
 pub mod disk;
@@ -40,6 +41,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 pub use self::apply::empty_database;
+pub use self::ballot::{Ballot, Refused};
 pub use self::changes::{Batch, KeyChange};
 pub use self::disk::{exchange, finish_copy};
 pub use self::frame::VERSION;
@@ -88,6 +90,10 @@ pub(crate) struct State {
     pub(crate) durable: u64,
     /// Counts changes of the role. A thread that follows a primary stops when it changes.
     pub(crate) term: u64,
+    /// The newest election that it took part in.
+    pub(crate) ballot: Ballot,
+    /// A received copy replaces the data as soon as the server restarts (ballot.4).
+    pub(crate) is_over: bool,
     /// Whether own data may be discarded for a copy.
     pub(crate) may_discard: bool,
     pub(crate) upstream: Upstream,
@@ -139,6 +145,8 @@ impl Replication {
                 applied_local: 0,
                 durable: 0,
                 term: 0,
+                ballot: Ballot::default(),
+                is_over: false,
                 may_discard: false,
                 upstream: Upstream::default(),
             }),
@@ -158,24 +166,29 @@ impl Replication {
 
     fn begin(&self, db: &Db, records: &Records, source: Option<Source>) -> Result<()> {
         let visible = || db.snapshot().seqno().get();
+        let ballot = records.ballot()?;
+        // An election has given it its primary, or will.
+        let source = source.filter(|_| ballot.number == 0);
+        let next = records.history()?.newest().next();
+        // It has used up the epochs of its ballot.
+        let has_to_wait = ballot.number > 0 && !ballot.has(next);
         let role = match records.role()? {
             // Made by a server without replication, or loaded.
             None if db.open_keyspace(&Database::names(0)[0]).is_ok() => {
-                rise(records, visible() + loaded_gap())?
+                rise(records, visible() + loaded_gap(), next)?
             }
-            None => rise(records, visible())?,
-            Some(Role::Rising(last)) => rise(records, last)?,
+            None => rise(records, visible(), next)?,
+            Some(Role::Rising(last)) => rise(records, last, next)?,
             Some(Role::Primary(base)) if !fits(records, base, visible())? => {
                 let last = base.seq + loaded_gap() + visible();
                 records.forget_epochs()?;
-                rise(records, last)?
+                rise(records, last, Epoch::default().next())?
             }
-            Some(Role::Primary(base)) if source.is_none() => {
+            Some(Role::Primary(base)) if source.is_none() && !has_to_wait => {
                 // replication.3: distinguishes the commits of this run from those of another copy of the same
                 // files. Other commits may be made at the same time, by the program that embeds the server.
-                let epoch = records.history()?.newest().next();
                 let last = |visible| base.seq_of(visible).unwrap_or(base.seq);
-                records.begin_epoch(epoch, last, &Role::Primary(base))?;
+                records.begin_epoch(next, last, &Role::Primary(base))?;
                 Role::Primary(base)
             }
             Some(role) => role,
@@ -187,9 +200,12 @@ impl Replication {
         state.applied = records.position()?.unwrap_or_default();
         state.durable = state.applied.seq;
         self.is_replica.store(matches!(role, Role::Replica(_)), Ordering::Relaxed);
+        state.ballot = records.ballot()?;
+        let has_to_wait = has_to_wait && matches!(role, Role::Primary(_)) && state.ballot == ballot;
         state.role = role;
         drop(state);
         self.read_slots(db, records)?;
+        let source = source.or(has_to_wait.then(Source::unset));
         source.map_or(Ok(()), |source| self.become_replica(source, false))
     }
 
@@ -205,10 +221,7 @@ impl Replication {
 
     /// Returns the address of its primary, if it has one.
     pub fn source(&self) -> Option<Source> {
-        match &self.state.lock().role {
-            Role::Replica(source) => Some(source.clone()),
-            _ => None,
-        }
+        self.state.lock().role.source().cloned()
     }
 
     /// Returns the state of the connection to its primary.
@@ -281,6 +294,12 @@ impl Replication {
         }
     }
 
+    /// Returns the number of replicas that have applied a commit, or have it durably, and whose word counts
+    /// (ballot.3).
+    pub fn confirmed(&self, seq: u64, is_durable: bool) -> usize {
+        self.replicas.count(self.ballot().number, seq, is_durable)
+    }
+
     /// Returns the newest durable commit of a replica.
     pub fn durable(&self) -> u64 {
         self.state.lock().durable
@@ -292,18 +311,24 @@ impl Replication {
     /// # Errors
     /// Fails if the engine fails.
     pub fn become_replica(&self, source: Source, may_discard: bool) -> Result<()> {
+        let _turn = self.take_turn();
+        self.step_down(source, may_discard, None)
+    }
+
+    /// The same in the turn, and records an election.
+    fn step_down(&self, source: Source, may_discard: bool, elected: Option<Ballot>) -> Result<()> {
         let Some((db, records)) = self.local() else {
             return Err(Error::Invalid(NO_DATABASE.to_owned()));
         };
-        let _turn = self.take_turn();
         self.is_replica.store(true, Ordering::Relaxed);
         let mut state = self.state.lock();
         let role = Role::Replica(source);
+        let ballot = elected.unwrap_or(state.ballot);
         let written = match state.role {
             Role::Primary(base) => loop {
                 let seq = base.seq_of(db.snapshot().seqno().get()).unwrap_or_default();
                 let position = Position { epoch: state.history.epoch_of(seq), seq };
-                let local = records.write_role(&role, Some(position));
+                let local = records.write_elected(&role, Some(position), ballot);
                 // Only the engine itself commits by now.
                 match local {
                     Ok(local) if base.seq_of(local) != Some(seq + 1) => {}
@@ -314,14 +339,14 @@ impl Replication {
                     Err(error) => break Err(error),
                 }
             },
-            _ => records.write_role(&role, None).map(drop),
+            _ => records.write_elected(&role, None, ballot).map(drop),
         };
         if let Err(error) = written {
             self.is_replica.store(matches!(state.role, Role::Replica(_)), Ordering::Relaxed);
             return Err(error);
         }
-        state.role = role;
-        state.may_discard = may_discard;
+        (state.role, state.ballot, state.may_discard) = (role, ballot, may_discard);
+        state.durable = state.applied.seq;
         self.has_changed(state);
         Ok(())
     }
@@ -332,13 +357,39 @@ impl Replication {
     /// Fails if the engine fails.
     pub fn become_primary(&self) -> Result<bool> {
         let _turn = self.take_turn();
-        let mut state = self.state.lock();
+        let state = self.state.lock();
+        let epoch = state.history.newest().next();
+        self.rise_to(state, epoch)
+    }
+
+    /// Becomes a primary with this epoch, in the turn. Returns false if it is one already.
+    fn rise_to(&self, mut state: MutexGuard<'_, State>, epoch: Epoch) -> Result<bool> {
         let (Role::Replica(_), Some((_, records))) = (&state.role, self.local()) else { return Ok(false) };
-        state.role = rise(records, state.applied.seq)?;
+        state.role = rise(records, state.applied.seq, epoch)?;
         state.history = records.history()?;
         self.is_replica.store(false, Ordering::Relaxed);
         self.has_changed(state);
         Ok(true)
+    }
+
+    /// Does `work`, after which a received copy replaces the data, unless the role has changed since `term`.
+    /// No promise comes between (ballot.4).
+    pub(crate) fn replace(
+        &self,
+        term: u64,
+        work: impl FnOnce(Ballot) -> std::result::Result<(), String>,
+    ) -> std::result::Result<(), String> {
+        let _turn = self.take_turn();
+        let (now, ballot) = {
+            let state = self.state.lock();
+            (state.term, state.ballot)
+        };
+        if now != term {
+            return Err("the role of this server has changed".to_owned());
+        }
+        work(ballot)?;
+        self.state.lock().is_over = true;
+        Ok(())
     }
 
     /// Ends the connections of followers after a change of the role. They have to ask again.
@@ -417,8 +468,7 @@ fn fits(records: &Records, base: Base, visible: u64) -> Result<bool> {
 }
 
 /// Begins an epoch after this commit, as a primary.
-fn rise(records: &Records, last: u64) -> Result<Role> {
-    let epoch = records.history()?.newest().next();
+fn rise(records: &Records, last: u64, epoch: Epoch) -> Result<Role> {
     let local = records.begin_epoch(epoch, |_| last, &Role::Rising(last))?;
     let role = Role::Primary(Base { local, seq: last + 1 });
     records.write_role(&role, None)?;

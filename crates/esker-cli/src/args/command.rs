@@ -9,6 +9,8 @@ use clap::Subcommand;
 use super::{Backups, Count, Export, Import, Keyspaces, RangeArgs, Split, seconds};
 use crate::commands::past::{CommitNo, Span};
 #[cfg(feature = "server")]
+use crate::commands::sentinel::{self, SentinelArgs};
+#[cfg(feature = "server")]
 use crate::commands::serve::ServeArgs;
 use crate::commands::shell::ShellArgs;
 use crate::commands::stats::StatsArgs;
@@ -360,6 +362,10 @@ Examples:
   esker -d data serve --http 127.0.0.1:9121
   esker -d data serve --no-port --unix-socket esker.sock")]
     Serve(Box<ServeArgs>),
+    /// Watch a group of servers, and have a replica take over if the primary fails
+    #[cfg(feature = "server")]
+    #[command(after_help = sentinel::HELP)]
+    Sentinel(Box<SentinelArgs>),
     /// Show the activity of a server until Ctrl-C
     #[cfg(feature = "server")]
     #[command(after_help = "\

@@ -21,6 +21,8 @@ mod put;
 mod repair;
 mod scan;
 #[cfg(feature = "server")]
+pub(crate) mod sentinel;
+#[cfg(feature = "server")]
 pub(crate) mod serve;
 pub(crate) mod shell;
 mod sink;
@@ -76,6 +78,8 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Load { file } => unload::load(session, file),
         #[cfg(feature = "server")]
         Command::Serve(serve) => serve::run(session.opening, serve),
+        #[cfg(feature = "server")]
+        Command::Sentinel(args) => sentinel::run(args),
         #[cfg(feature = "server")]
         Command::Top(top) => top::run(top),
     }

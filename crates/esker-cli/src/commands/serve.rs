@@ -1,7 +1,7 @@
 //! `esker serve`: serves the database over the Redis protocol.
 
 #[cfg(feature = "log")]
-mod log;
+pub(super) mod log;
 mod settings;
 
 use std::path::{Path, PathBuf};
@@ -218,7 +218,7 @@ fn number() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(..=i32::MAX as u64)
 }
 
-fn source(text: &str) -> std::result::Result<Source, String> {
+pub(super) fn source(text: &str) -> std::result::Result<Source, String> {
     let wrong = || "a host and a port, such as db1.example:6379".to_owned();
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
     let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;

@@ -5,6 +5,7 @@ mod bit_fields;
 mod bits;
 mod connection;
 mod dump;
+mod elections;
 mod expiry;
 #[cfg(feature = "lua")]
 mod functions;

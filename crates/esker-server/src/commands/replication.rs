@@ -21,7 +21,7 @@ use crate::run::session::{Moment, Session};
 pub(super) const TABLE: &[Command] = &[
     command("es.position", 1, FAST, NO_KEYS, Esker, "", "Returns the epoch and the number of the newest commit visible to reads here.", position),
     command("es.read", 5, FAST | NO_SCRIPT | WAITS, NO_KEYS, Esker, "after epoch number milliseconds", "Waits until reads here see this commit. 0 milliseconds means no limit.", read_after).awaits(Awaits::Position),
-    command("es.replicate", -6, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Esker, "version epoch number port slot [full]", "Turns the connection into that of a replica: docs/formats/replication.md.", replicate),
+    command("es.replicate", -6, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Esker, "version epoch number port slot [full] [ballot number]", "Turns the connection into that of a replica: docs/formats/replication.md.", replicate),
     command("failover", -1, ADMIN | NO_SCRIPT, NO_KEYS, OfServer, "", "Not supported: promote a replica with REPLICAOF NO ONE.", failover),
     command("replicaof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one|host port [discard]", "Makes the server a primary, or a replica of another server.", replica_of),
     command("role", 1, FAST | NO_SCRIPT | ADMIN, NO_KEYS, OfServer, "", "Shows whether the server is a primary, with its replicas, or a replica, with its primary.", role),
@@ -79,14 +79,14 @@ impl Awaited {
             }
             What::Seen(at) => replication.wait(self.ms, || replication.has(at) || is_demoted()).await,
             What::Replicas(wanted, is_durable) => {
-                if wanted > 0 && replication.replicas.count(self.from.seq, is_durable) < wanted {
+                if wanted > 0 && replication.confirmed(self.from.seq, is_durable) < wanted {
                     // Only durable commits are sent. If the sync fails, no replica gets them, and the reply
                     // shows it.
                     let _ = tokio::task::block_in_place(|| replication.sync());
                 }
                 replication
                     .wait(self.ms, || {
-                        is_demoted() || replication.replicas.count(self.from.seq, is_durable) >= wanted
+                        is_demoted() || replication.confirmed(self.from.seq, is_durable) >= wanted
                     })
                     .await;
             }
@@ -138,12 +138,15 @@ fn replicate(cx: &mut Cx<'_>, request: &Request) -> Done {
     let at = position_of(request, 2)?;
     let port = u16::try_from(int(&request[4])?).map_err(|_| "ERR invalid port")?;
     let slot = slot_name(request, 5)?;
-    let wants_copy = match request.len() {
-        6 => false,
-        7 if request.is(6, "full") => true,
+    let wants_copy = request.len() > 6 && request.is(6, "full");
+    let ballot = match &request.tail(6 + usize::from(wants_copy))[..] {
+        [] => 0,
+        [word, number] if word.eq_ignore_ascii_case(b"ballot") => {
+            u32::try_from(int(number)?).map_err(|_| "ERR invalid ballot")?
+        }
         _ => return Err(SYNTAX.into()),
     };
-    cx.session.link = Some(Link { at, port, slot, wants_copy });
+    cx.session.link = Some(Link { at, port, slot, wants_copy, ballot });
     Ok(())
 }
 
@@ -161,6 +164,12 @@ fn failover(_: &mut Cx<'_>, _: &Request) -> Done {
 
 fn replica_of(cx: &mut Cx<'_>, request: &Request) -> Done {
     let server = cx.server;
+    let ballot = server.replication.ballot().number;
+    if ballot > 0 {
+        return Err(Fail::text(format!(
+            "ERR `esker sentinel` chooses the primary of this server (ballot {ballot}): SENTINEL FAILOVER, or take the server out by ES.ELECT LEAVE"
+        )));
+    }
     if request.is(1, "no") && request.is(2, "one") && request.len() == 3 {
         if tokio::task::block_in_place(|| server.replication.become_primary())? {
             server.find_databases()?;
@@ -175,10 +184,7 @@ fn replica_of(cx: &mut Cx<'_>, request: &Request) -> Done {
         4 if request.is(3, "discard") => true,
         _ => return Err(SYNTAX.into()),
     };
-    let host = std::str::from_utf8(&request[1]).map_err(|_| "ERR Invalid master host")?.to_owned();
-    let port = int(&request[2]).ok().and_then(|port| u16::try_from(port).ok());
-    let port = port.filter(|port| *port > 0).ok_or("ERR Invalid master port")?;
-    let source = Source { host, port };
+    let source = primary_at(request, 1)?;
     if is_itself(server, &source) {
         return Err("ERR this is the server itself: it cannot be its own primary".into());
     }
@@ -187,6 +193,14 @@ fn replica_of(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     cx.out.ok();
     Ok(())
+}
+
+/// Parses the address of a primary.
+pub(super) fn primary_at(request: &Request, at: usize) -> Done<Source> {
+    let host = std::str::from_utf8(&request[at]).map_err(|_| "ERR Invalid master host")?.to_owned();
+    let port = int(&request[at + 1]).ok().and_then(|port| u16::try_from(port).ok());
+    let port = port.filter(|port| *port > 0).ok_or("ERR Invalid master port")?;
+    Ok(Source { host, port })
 }
 
 /// Returns whether a source is this server, as far as its address shows it. Host names are not resolved.
@@ -260,7 +274,7 @@ fn wait(cx: &mut Cx<'_>, request: &Request) -> Done {
     timeout_ms(&request[2])?;
     let replication = &cx.server.replication;
     let seq = cx.session.turn.awaited.map_or_else(|| replication.position().seq, |from| from.seq);
-    cx.out.count(replication.replicas.count(seq, false));
+    cx.out.count(replication.confirmed(seq, false));
     Ok(())
 }
 
@@ -275,7 +289,7 @@ fn waitaof(cx: &mut Cx<'_>, request: &Request) -> Done {
     let seq = cx.session.turn.awaited.map_or_else(|| replication.position().seq, |from| from.seq);
     cx.out.array(2);
     cx.out.int(1);
-    cx.out.count(replication.replicas.count(seq, true));
+    cx.out.count(replication.confirmed(seq, true));
     Ok(())
 }
 
@@ -342,6 +356,7 @@ pub(super) fn figures(server: &Server) -> Vec<(String, String)> {
         put("repl_backlog_active", &0);
     }
     put("epoch", &at.epoch);
+    put("ballot", &replication.ballot().number);
     let epochs = replication.epochs();
     let shown: Vec<_> =
         epochs.iter().rev().take(8).map(|(epoch, start)| format!("{epoch}>{start}")).collect();

@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 
 use super::{
-    acl, bits, connection, dump, expiry, geo, hash_fields, hashes, hyper_log_logs, inside, keys, latency,
-    list_pops, lists, operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, slots,
-    sort, sorted_sets, stream_groups, stream_info, streams, string_conditions, strings, transactions,
+    acl, bits, connection, dump, elections, expiry, geo, hash_fields, hashes, hyper_log_logs, inside, keys,
+    latency, list_pops, lists, operations, ordered, pubsub, replication, rows, scan, scripts, server, sets,
+    slots, sort, sorted_sets, stream_groups, stream_info, streams, string_conditions, strings, transactions,
 };
 use crate::command::spec::{self, Spec, Specs};
 #[cfg(test)]
@@ -41,6 +41,7 @@ static TABLES: &[&[Command]] = &[
     scripts::TABLE,
     server::TABLE,
     replication::TABLE,
+    elections::TABLE,
     slots::TABLE,
     inside::TABLE,
     acl::TABLE,

@@ -7,13 +7,16 @@ pub struct Safety {
     replicas_min: AtomicU64,
     lag_seconds_max: AtomicU64,
     quorum: AtomicU64,
+    /// The quorum of the ballot, below which the parameter has no effect.
+    quorum_min: AtomicU64,
     quorum_ms: AtomicU64,
 }
 
 impl Default for Safety {
     fn default() -> Self {
-        let [replicas_min, lag_seconds_max, quorum, quorum_ms] = [0, 10, 0, 1000].map(AtomicU64::new);
-        Safety { replicas_min, lag_seconds_max, quorum, quorum_ms }
+        let [replicas_min, lag_seconds_max, quorum, quorum_min, quorum_ms] =
+            [0, 10, 0, 0, 1000].map(AtomicU64::new);
+        Safety { replicas_min, lag_seconds_max, quorum, quorum_min, quorum_ms }
     }
 }
 
@@ -39,10 +42,15 @@ impl Safety {
         (count > 0 && seconds > 0).then_some((count as usize, seconds.saturating_mul(1000)))
     }
 
+    /// Sets the quorum that an election demands.
+    pub fn demand_quorum(&self, quorum: u32) {
+        self.quorum_min.store(quorum.into(), Ordering::Relaxed);
+    }
+
     /// Returns the number of replicas that must have a write on their disks before its reply; 0: none.
     #[inline]
     pub fn quorum(&self) -> usize {
-        self.quorum.load(Ordering::Relaxed) as usize
+        self.quorum.load(Ordering::Relaxed).max(self.quorum_min.load(Ordering::Relaxed)) as usize
     }
 
     /// Returns the milliseconds after which a reply does not wait for replicas any more.

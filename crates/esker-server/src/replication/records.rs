@@ -4,6 +4,7 @@
 //!   es.repl:  "e" + number (big-endian) --> mark, start       an epoch, replicated like data
 //!             "p"                       --> position          of a primary's newest commit, written by it
 //!             "r"                       --> role              primary since a commit, or replica of a server
+//!             "b"                       --> ballot, quorum    the newest election it took part in: ballot.rs
 //!             "s" + name                --> position, commit  a replica's slot: slots.rs
 //!             "i"                       --> name              under which this database follows primaries
 //!   es.none:  always empty: shown for a database that the primary has not created yet
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 
 use esker::{Db, Error, Isolation, Keyspace, Result, WriteBatch};
 
+use super::ballot::Ballot;
 use super::bytes::{Broken, Reader, put_string};
 use super::position::{Epoch, History, Position};
 use super::slots::{self, Slot};
@@ -31,6 +33,7 @@ pub const EPOCH_PREFIX: u8 = b'e';
 /// The key of the position.
 pub const POSITION_KEY: &[u8] = b"p";
 const ROLE_KEY: &[u8] = b"r";
+const BALLOT_KEY: &[u8] = b"b";
 const NAME_KEY: &[u8] = b"i";
 const SLOT_PREFIX: u8 = b's';
 /// Maximum number of epochs kept. A replica that was away for more takes a copy.
@@ -59,11 +62,16 @@ pub enum Role {
     Primary(Base),
     /// It becomes a primary after this commit.
     Rising(u64),
-    /// It takes commits from this server.
+    /// It takes commits from this server, or waits until an election gives it one.
     Replica(Source),
 }
 
 impl Role {
+    /// Returns the address of a replica's primary.
+    pub fn source(&self) -> Option<&Source> {
+        if let Role::Replica(source) = self { Some(source) } else { None }
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -138,6 +146,7 @@ pub fn problem(key: &[u8], value: &[u8]) -> Option<&'static str> {
     let read = match key {
         POSITION_KEY => Position::decode(reader).map(drop),
         ROLE_KEY => Role::read(reader).map(drop),
+        BALLOT_KEY => Ballot::decode(reader).map(drop),
         NAME_KEY => is_slot_name(reader.take(value.len()).unwrap_or_default()),
         [EPOCH_PREFIX, ..] => read_epoch(key, reader).map(drop),
         [SLOT_PREFIX, name @ ..] => is_slot_name(name).and_then(|()| Slot::read(reader).map(drop)),
@@ -176,6 +185,15 @@ impl Records {
     pub fn role(&self) -> Result<Option<Role>> {
         let raw = self.space.get(ROLE_KEY)?;
         raw.map(|raw| Role::decode(&raw).map_err(|broken| corrupt(ROLE_KEY, &broken))).transpose()
+    }
+
+    /// Returns the newest election that the server took part in.
+    ///
+    /// # Errors
+    /// Fails if the engine fails: the record is damaged.
+    pub fn ballot(&self) -> Result<Ballot> {
+        let Some(raw) = self.space.get(BALLOT_KEY)? else { return Ok(Ballot::default()) };
+        Ballot::decode(&mut Reader::new(&raw)).map_err(|broken| corrupt(BALLOT_KEY, &broken))
     }
 
     /// Returns the position of the newest commit that came from a primary.
@@ -227,13 +245,14 @@ impl Records {
         Ok(transaction.commit_with(esker::Durability::Sync)?.get())
     }
 
-    /// Removes all epochs, because the data belongs to another history.
+    /// Removes all epochs, and what the server took part in, because the data belongs to another history.
     ///
     /// # Errors
     /// Fails if the engine fails.
     pub fn forget_epochs(&self) -> Result<()> {
         let mut batch = self.db.batch();
         batch.delete_prefix(&self.space, [EPOCH_PREFIX])?;
+        batch.delete(&self.space, BALLOT_KEY)?;
         Ok(batch.commit_with(esker::Durability::Sync).map(drop)?)
     }
 
@@ -284,15 +303,22 @@ impl Records {
         Ok(())
     }
 
-    /// Makes a copy of another database a replica at this position, with this name or none, and without the
-    /// original's slots.
+    /// Makes a copy of another database a replica at this position, with this name or none, in this ballot,
+    /// and without the original's slots.
     ///
     /// # Errors
     /// Fails if the engine fails.
-    pub fn begin_copy(&self, source: &Source, position: Position, name: Option<&str>) -> Result<()> {
+    pub fn begin_copy(
+        &self,
+        source: &Source,
+        position: Position,
+        name: Option<&str>,
+        ballot: Ballot,
+    ) -> Result<()> {
         let mut batch = self.db.batch();
         batch.delete_prefix(&self.space, [SLOT_PREFIX])?;
         batch.delete(&self.space, NAME_KEY)?;
+        self.put_ballot(&mut batch, ballot)?;
         if let Some(name) = name {
             batch.put(&self.space, NAME_KEY, name)?;
         }
@@ -309,6 +335,24 @@ impl Records {
         let mut batch = self.db.batch();
         self.put_role(&mut batch, role, position)?;
         Ok(batch.commit_with(esker::Durability::Sync)?.get())
+    }
+
+    /// Records the role and the election together. Returns the engine's number of the commit.
+    ///
+    /// # Errors
+    /// Fails if the engine fails.
+    pub fn write_elected(&self, role: &Role, position: Option<Position>, ballot: Ballot) -> Result<u64> {
+        let mut batch = self.db.batch();
+        self.put_ballot(&mut batch, ballot)?;
+        self.put_role(&mut batch, role, position)?;
+        Ok(batch.commit_with(esker::Durability::Sync)?.get())
+    }
+
+    fn put_ballot(&self, batch: &mut WriteBatch, ballot: Ballot) -> Result<()> {
+        match ballot.number {
+            0 => batch.delete(&self.space, BALLOT_KEY),
+            _ => batch.put(&self.space, BALLOT_KEY, ballot.encode()),
+        }
     }
 
     fn put_role(&self, batch: &mut WriteBatch, role: &Role, position: Option<Position>) -> Result<()> {

@@ -21,6 +21,8 @@ pub struct Link {
     pub slot: String,
     /// It wants a copy in any case.
     pub wants_copy: bool,
+    /// The ballot that it has promised.
+    pub ballot: u32,
 }
 
 /// A follower. Atomics are relaxed: each is an independent number that only grows.
@@ -32,6 +34,8 @@ pub struct Replica {
     pub port: u16,
     /// The name of its slot.
     pub slot: String,
+    /// The ballot that it has promised.
+    pub ballot: u32,
     /// It receives commits, not a copy.
     pub is_online: AtomicBool,
     received: AtomicU64,
@@ -43,13 +47,15 @@ pub struct Replica {
 
 impl Replica {
     /// Creates a follower at this commit. It reports its durable commit later.
-    pub fn new(client: &Client, port: u16, slot: String, seq: u64) -> Self {
+    pub fn new(client: &Client, link: &Link) -> Self {
         let address =
             client.origin.address.rsplit_once(':').map_or(&*client.origin.address, |(host, _)| host);
         let heard = AtomicU64::new(clock::now_ms());
-        let at = || AtomicU64::new(seq);
+        let at = || AtomicU64::new(link.at.seq);
         let address = address.trim_matches(['[', ']']).to_owned();
-        Replica { address, port, slot, received: at(), applied: at(), heard, ..Replica::default() }
+        let Link { port, ref slot, ballot, .. } = *link;
+        let slot = slot.clone();
+        Replica { address, port, slot, ballot, received: at(), applied: at(), heard, ..Replica::default() }
     }
 
     /// Records what it reports.
@@ -94,12 +100,16 @@ impl Replicas {
         self.0.lock().values().map(|(_, replica)| replica.clone()).collect()
     }
 
-    /// Returns the number of followers that have applied a commit, or have it durably.
-    pub fn count(&self, seq: u64, is_durable: bool) -> usize {
+    /// Returns the number of followers of this ballot that have applied a commit, or have it durably
+    /// (ballot.3).
+    pub fn count(&self, ballot: u32, seq: u64, is_durable: bool) -> usize {
         let at = if is_durable { 2 } else { 1 };
         let replicas = self.0.lock();
         let online = replicas.values().filter(|(_, replica)| replica.is_online.load(Ordering::Relaxed));
-        online.filter(|(_, replica)| replica.numbers()[at] >= seq).count()
+        online
+            .filter(|(_, replica)| replica.ballot == ballot)
+            .filter(|(_, replica)| replica.numbers()[at] >= seq)
+            .count()
     }
 
     /// Returns the number of followers that receive commits and have reported within this time.

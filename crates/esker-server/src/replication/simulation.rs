@@ -20,6 +20,9 @@
 //! More seeds: `ESKER_SEEDS=1000 cargo test --release -p esker-server --lib simulation`; one:
 //! `ESKER_SEED=17`.
 
+#[cfg(feature = "sentinel")]
+mod elections;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -108,6 +111,8 @@ struct Link {
     acks: VecDeque<[u64; 3]>,
     /// The newest commit that it has acknowledged as durable.
     durable: u64,
+    /// The ballot that it had promised when it connected.
+    ballot: u32,
 }
 
 /// The simulated machines and links.
@@ -119,6 +124,8 @@ struct World {
     links: [Option<Link>; MACHINES],
     model: Model,
     tally: Tally,
+    /// Commits that were confirmed to clients, where elections choose the primary.
+    confirmed: Vec<Position>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -177,7 +184,8 @@ impl World {
         let machines = std::array::from_fn(|_| Machine::default());
         let (links, clock) = (std::array::from_fn(|_| None), Arc::default());
         let rng = Rng::with_seed(seed);
-        World { rng, clock, machines, links, model: Model::default(), tally: Tally::default() }
+        let (model, tally, confirmed) = Default::default();
+        World { rng, clock, machines, links, model, tally, confirmed }
     }
 
     fn up(&self, m: usize) -> Option<&Up> {
@@ -190,7 +198,8 @@ impl World {
 
     /// Returns the machine that a machine follows.
     fn followed(&self, m: usize) -> Option<usize> {
-        Some(self.up(m)?.replication.source()?.port.into())
+        let source = self.up(m)?.replication.source().filter(|source| !source.is_unset())?;
+        Some(source.port.into())
     }
 
     /// Handles a failure: the process has died inside a call, or the test fails.
@@ -335,6 +344,9 @@ impl World {
         let Some(to) = self.followed(m).filter(|to| *to != m && self.up(*to).is_some()) else {
             return Ok(());
         };
+        if self.replication(to).refuses(self.replication(m).ballot().number).is_some() {
+            return Ok(());
+        }
         let (at, theirs) = (self.replication(m).position(), self.replication(to).position());
         let leads = self.model.leads_through(at, theirs);
         self.keep_slots(to);
@@ -354,8 +366,9 @@ impl World {
                 }
                 let term = self.replication(m).state.lock().term;
                 let following = Following::new(self.replication(m), term)?;
+                let ballot = self.replication(m).ballot().number;
                 let (wire, input, acks, durable) = Default::default();
-                self.links[m] = Some(Link { to, outgoing, following, wire, input, acks, durable });
+                self.links[m] = Some(Link { to, outgoing, following, wire, input, acks, durable, ballot });
             }
             Answer::Copy(why) => {
                 assert!(leads, "{theirs} does not lead through {at}");
@@ -366,13 +379,7 @@ impl World {
                 assert!(!leads, "{theirs} leads through {at}, and yet: {why}");
                 self.tally.forks += 1;
                 if may_discard {
-                    self.machines[m].applied = None;
-                    self.machines[m].durable = None;
-                    self.model
-                        .owners
-                        .values_mut()
-                        .filter(|owner| **owner == m)
-                        .for_each(|owner| *owner = MACHINES);
+                    self.forget(m);
                     self.copy(m, to);
                 }
             }
@@ -380,6 +387,13 @@ impl World {
             Answer::Refused(why) => self.died(to, "answer", &why),
         }
         Ok(())
+    }
+
+    /// Expects nothing of a machine any more.
+    fn forget(&mut self, m: usize) {
+        (self.machines[m].applied, self.machines[m].durable) = (None, None);
+        let owners = self.model.owners.values_mut().filter(|owner| **owner == m);
+        owners.for_each(|owner| *owner = MACHINES);
     }
 
     /// Moves or drops slots of a machine.
@@ -435,10 +449,11 @@ impl World {
             disk.sync_dir(Path::new(""))
         };
         move_over().expect("file systems in memory do not fail");
+        let ballot = self.replication(m).ballot();
         self.crash(m);
         self.machines[m].disk = disk;
         let db = self.open(m);
-        prepare(db, &source(to), None).expect("the copy is whole");
+        prepare(db, &source(to), None, ballot).expect("the copy is whole");
         self.start(m, None);
         self.tally.copies += 1;
     }
@@ -495,6 +510,7 @@ impl World {
                     (machine.applied, machine.durable) = (Some(position(applied)), Some(position(durable)));
                     self.tally.acknowledged += 1;
                     link.durable = durable;
+                    self.confirm(&link);
                 }
             }
         }
@@ -521,6 +537,11 @@ impl World {
 
     fn step(&mut self) {
         let m = self.rng.usize(..MACHINES);
+        self.step_of(m, true);
+    }
+
+    /// Runs a step of a machine. An operator may change its role.
+    fn step_of(&mut self, m: usize, has_operator: bool) {
         if self.up(m).is_none() {
             return self.start(m, None);
         }
@@ -534,7 +555,7 @@ impl World {
                 let nth = self.rng.u64(1..12);
                 self.up(m).expect("it runs").faults.add(rule.nth(nth));
             }
-            2 => self.try_on(m, "turn", |world| world.turn(m)),
+            2 if has_operator => self.try_on(m, "turn", |world| world.turn(m)),
             3 => self.links[m] = None,
             4 => self.try_on(m, "connect", |world| {
                 if world.links[m].is_none() { world.connect(m, true) } else { Ok(()) }

@@ -19,7 +19,7 @@ use crate::config::options::{Options, Tls};
 use crate::config::source::Source;
 use crate::holdings::Holdings;
 use crate::observe::Observed;
-use crate::replication::{self, Replication};
+use crate::replication::{self, Refused, Replication};
 use crate::resp::fail::{Done, NO_REPLICAS};
 use crate::run::cursors::Cursors;
 use crate::run::effects::Effects;
@@ -143,6 +143,7 @@ impl Server {
         let run_id = (0..40).map(|_| char::from(b"0123456789abcdef"[fastrand::usize(..16)])).collect();
         let config = Config::new(&options);
         config.begin_with(&options.given.parameters).map_err(Error::Invalid)?;
+        config.safety.demand_quorum(replication.ballot().quorum);
         if config.clients_max() < options.clients_max {
             let why =
                 format!("{}: the process may open too few descriptors (ulimit -n)", config.clients_max());
@@ -269,6 +270,21 @@ impl Server {
         self.replication.become_replica(source, may_discard)?;
         self.sequencer.end_waits();
         Ok(())
+    }
+
+    /// Runs a step of an election after which the server may be no primary any more.
+    ///
+    /// # Errors
+    /// Fails if an earlier promise forbids it.
+    pub fn step_down<T>(
+        &self,
+        step: impl FnOnce(&Replication) -> std::result::Result<T, Refused>,
+    ) -> std::result::Result<T, Refused> {
+        // The lock prevents the creation of databases meanwhile.
+        let _databases = self.databases.list.write();
+        let done = step(&self.replication)?;
+        self.sequencer.end_waits();
+        Ok(done)
     }
 
     /// Updates the list of databases. On a replica, the commits of the primary create and remove them.

@@ -9,6 +9,8 @@ mod blocked;
 mod clients;
 mod cold;
 mod differential;
+#[cfg(feature = "sentinel")]
+mod elections;
 mod embedding;
 mod exchanges;
 mod failing;

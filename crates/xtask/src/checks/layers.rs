@@ -14,8 +14,8 @@
 //! The server:
 //!
 //! ```text
-//!   base < store < resp < command < clients < observe < config < acl < holdings < replication, lua < run
-//!     < types < commands < sequencer < net
+//!   base < store < resp < command < clients < observe < config < acl < holdings < replication, lua
+//!     < run, sentinel < types < commands < sequencer < net
 //! ```
 //!
 //! Read from every `crate::NAME` and `crate::engine::NAME` outside tests. A name that `lib.rs` re-exports
@@ -69,7 +69,7 @@ const SERVER_STEPS: &[&[&str]] = &[
     &["acl"],
     &["holdings"],
     &["replication", "lua"],
-    &["run"],
+    &["run", "sentinel"],
     &["types"],
     &["commands"],
     &["sequencer"],

@@ -17,7 +17,7 @@ enum Form {
 
 /// What is logged, and how.
 #[derive(Debug, Args)]
-pub(super) struct LogArgs {
+pub(in crate::commands) struct LogArgs {
     /// Log to standard error: `warn`, `debug`, `off`, or any filter of the crate tracing-subscriber
     #[arg(long, value_name = "FILTER", default_value = "warn", env = "ESKER_LOG")]
     log: String,
@@ -37,7 +37,7 @@ impl LogArgs {
 }
 
 /// Starts to write the log.
-pub(super) fn start(args: &LogArgs) -> Result<()> {
+pub(in crate::commands) fn start(args: &LogArgs) -> Result<()> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(args.filter()?)
         .with_span_events(FmtSpan::CLOSE)

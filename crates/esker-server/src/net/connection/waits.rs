@@ -119,7 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (server, client, end) = (self.server.clone(), self.client.clone(), Notify::new());
         let (replication, safety, (term, seq)) = (&server.replication, &server.config.safety, self.committed);
         let is_primary = || replication.is_primary_since(term);
-        let count = || if is_primary() { replication.replicas.count(seq, true) } else { 0 };
+        let count = || if is_primary() { replication.confirmed(seq, true) } else { 0 };
         let is_over = || count() >= safety.quorum() || !is_primary() || server.is_stopping();
         let ms = safety.quorum_ms();
         if !is_over() {

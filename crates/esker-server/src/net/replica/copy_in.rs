@@ -52,9 +52,12 @@ pub fn receive(server: &Arc<Server>, upstream: &mut Upstream, source: &Source) -
     disk::sync_dir(&full).map_err(text)?;
     let env = server.local().map_err(|_| "the files are on another machine")?.env();
     let db = Db::builder().env(env).allow_missing_merge_operators(true).open(&full).map_err(text)?;
-    crate::replication::prepare::prepare(db, source, server.replication.name().map_err(text)?.as_deref())?;
-    server.restart_from_copy();
-    Ok(())
+    let name = server.replication.name().map_err(text)?;
+    server.replication.replace(upstream.term(), |ballot| {
+        crate::replication::prepare::prepare(db, source, name.as_deref(), ballot)?;
+        server.restart_from_copy();
+        Ok(())
+    })
 }
 
 /// Receives the files and returns their names.

@@ -24,7 +24,6 @@ use crate::observe::trace;
 use crate::replication::apply::{Changed, Noted, is_pristine, text};
 use crate::replication::following::Following;
 use crate::replication::frame::{Frame, VERSION};
-use crate::replication::records::Role;
 use crate::resp::Input;
 use crate::run::server::Server;
 
@@ -53,7 +52,7 @@ pub fn run(server: &Arc<Server>) {
             let state = server.replication.state.lock();
             (state.role.clone(), state.term)
         };
-        let Role::Replica(source) = role else {
+        let Some(source) = role.source().filter(|source| !source.is_unset()).cloned() else {
             (back_off, wants_copy) = (BACK_OFF[0], false);
             pause(server, term, LOOK_EVERY);
             continue;
@@ -61,9 +60,7 @@ pub fn run(server: &Arc<Server>) {
         let before = server.replication.state.lock().applied.seq;
         let ended =
             Upstream::connect(server, &source, term).and_then(|upstream| link(upstream, &source, wants_copy));
-        let may_discard = server.replication.state.lock().may_discard;
-        let takes_copy =
-            matches!(ended, Err(Ended::Forked(_))) && !wants_copy && (may_discard || has_nothing(server));
+        let takes_copy = matches!(ended, Err(Ended::Forked(_))) && !wants_copy && may_discard(server);
         {
             let mut state = server.replication.state.lock();
             if state.term != term {
@@ -95,9 +92,14 @@ pub fn run(server: &Arc<Server>) {
     }
 }
 
-/// Returns whether there is no data that could be lost.
-fn has_nothing(server: &Server) -> bool {
-    server.replication.local().is_some_and(|(db, _)| is_pristine(db).unwrap_or(false))
+/// Returns whether a fork may be given up: it is empty, an operator said so, or an election has found that
+/// its commits were not confirmed.
+fn may_discard(server: &Server) -> bool {
+    let is_allowed = {
+        let state = server.replication.state.lock();
+        state.may_discard || state.ballot.number > 0
+    };
+    is_allowed || server.replication.local().is_some_and(|(db, _)| is_pristine(db).unwrap_or(false))
 }
 
 /// Pauses, until the role changes at the latest.
@@ -182,6 +184,11 @@ impl Upstream {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             Err(error) => Err(text(error)),
         }
+    }
+
+    /// Returns the change of the role for which it connected.
+    pub fn term(&self) -> u64 {
+        self.term
     }
 
     /// Fails if this connection has to end.
@@ -272,7 +279,10 @@ fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(),
             return Err(Ended::Because(format!("the primary refuses the password (masterauth): {line}")));
         }
     }
-    let at = server.replication.state.lock().applied;
+    let (at, ballot) = {
+        let state = server.replication.state.lock();
+        (state.applied, state.ballot.number)
+    };
     let (version, epoch, seq) = (VERSION.to_string(), at.epoch.to_string(), at.seq.to_string());
     let ports = [&server.ports.plain, &server.ports.tls].map(|port| port.load(Ordering::Relaxed));
     let port = ports.into_iter().find(|port| *port > 0).unwrap_or(0).to_string();
@@ -282,6 +292,10 @@ fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(),
     };
     let mut words = vec!["ES.REPLICATE", &version, &epoch, &seq, &port, &slot];
     words.extend(wants_copy.then_some("FULL"));
+    let ballot = ballot.to_string();
+    if ballot != "0" {
+        words.extend(["BALLOT", &ballot]);
+    }
     let line = upstream.ask(&words)?;
     if line.starts_with("+CONTINUE") {
         trace::info("the link to the primary is up", "");

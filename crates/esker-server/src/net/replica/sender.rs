@@ -45,6 +45,10 @@ pub async fn serve<S>(server: Arc<Server>, client: &Arc<Client>, mut stream: S, 
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let term = server.replication.moment().0;
+    if let Some(why) = server.replication.refuses(link.ballot) {
+        return refuse(stream, &why).await;
+    }
     let answer = match link.wants_copy {
         true => Answer::Copy("the replica gives up its data, or asks for a copy".to_owned()),
         false => tokio::task::block_in_place(|| server.replication.answer(link.at)),
@@ -69,8 +73,13 @@ where
     if send(&server, client, &mut stream, format!("{line}\r\n").as_bytes()).await.is_err() {
         return;
     }
-    let replica = Arc::new(Replica::new(client, link.port, link.slot, link.at.seq));
+    let replica = Arc::new(Replica::new(client, &link));
     server.replication.replicas.add(client, &replica);
+    // A change of the role ends the connections that it finds. This one may have come too late for that.
+    if server.replication.moment().0 != term {
+        server.replication.replicas.remove(client);
+        return;
+    }
     // However the connection ends, the replica reconnects.
     let _ = match outgoing {
         Some(outgoing) => {
