@@ -132,7 +132,8 @@ impl Language {
     /// Runs a script against its own server. Returns its output if it failed.
     #[expect(clippy::disallowed_types, reason = "a real file, for the script to write to")]
     fn run(&self, script: &Path, server: &Path) -> Result<(), String> {
-        let (dir, server) = (self.install_dir(), Server::start(server)?);
+        let (dir, program_of_server) = (self.install_dir(), server);
+        let server = Server::start(server)?;
         let program = dir.join(self.program);
         let said = dir.join("said");
         let file = fs::File::create(&said).map_err(|e| e.to_string())?;
@@ -141,6 +142,8 @@ impl Language {
                 .arg(script)
                 .arg(&server.port)
                 .current_dir(&dir)
+                // For scripts that start servers of their own.
+                .env("ESKER_PROGRAM", program_of_server)
                 .env("NODE_PATH", dir.join("node_modules"))
                 .env("PYTHONWARNINGS", "ignore")
                 .env("PYTHONDONTWRITEBYTECODE", "1")
