@@ -303,6 +303,11 @@ impl Config {
         self.get(name).and_then(|value| parse_int(value.as_bytes())).unwrap_or(0)
     }
 
+    /// Returns whether a switch is on.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| value == "yes")
+    }
+
     /// Sets parameters, all or none.
     ///
     /// # Errors

@@ -437,6 +437,9 @@ impl Turns {
         if self.server.replication.is_replica() || self.server.clients.pause.is_on(clock::now_ms()) {
             return false;
         }
+        if self.server.config.is_on("import-mode") {
+            return false;
+        }
         let mut is_more = false;
         for data in self.server.open_databases() {
             is_more |= self.sweep_database(&data, expire_some) == Swept::Some;

@@ -20,7 +20,7 @@ use crate::run::session::ReplyMode;
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("auth", -2, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI | WHILE_BUSY, NO_KEYS, Connection, "[user] password", "Logs the connection in.", auth).hides(secrets::all).logs_in(secrets::auth),
-    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list [type kind|id id ...] | getname | setname name | setinfo lib-name|lib-ver text | kill address|filter ... | unblock id [timeout|error] | reply on|off|skip | pause ms [all|write] | unpause | no-evict on|off | no-touch on|off | tracking on|off [redirect id] [bcast] [prefix text ...] [optin] [optout] [noloop] | trackinginfo | caching yes|no | getredir", "Shows connections and changes them.", client).own_flags(&[(&["kill", "list", "no-evict", "pause", "unblock", "unpause"], ADMIN)]),
+    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list [type kind|id id ...] | getname | setname name | setinfo lib-name|lib-ver text | kill address|filter ... | unblock id [timeout|error] | reply on|off|skip | pause ms [all|write] | unpause | import-source on|off | no-evict on|off | no-touch on|off | tracking on|off [redirect id] [bcast] [prefix text ...] [optin] [optout] [noloop] | trackinginfo | caching yes|no | getredir", "Shows connections and changes them.", client).own_flags(&[(&["import-source", "kill", "list", "no-evict", "pause", "unblock", "unpause"], ADMIN)]),
     command("echo", 2, FAST, NO_KEYS, Connection, "text", "Returns the text.", echo),
     command("hello", -1, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI | WHILE_BUSY, NO_KEYS, Connection, "[2|3 [auth user password] [setname name]]", "Chooses the protocol version.", hello).hides(secrets::behind_auth).logs_in(secrets::hello),
     command("ping", -1, FAST | WHILE_SUBSCRIBED, NO_KEYS, Connection, "[text]", "Returns PONG, or the text.", ping),
@@ -148,6 +148,7 @@ fn reset(cx: &mut Cx<'_>, _: &Request) -> Done {
     cx.session.reply = ReplyMode::On;
     cx.session.become_user(cx.server.acl.stranger());
     cx.session.places.space = None;
+    cx.session.places.is_import = false;
     cx.session.places.snapshots.clear();
     choose(cx, 0)?;
     set_version(cx, false);
@@ -177,6 +178,20 @@ fn set_name(cx: &mut Cx<'_>, name: &[u8]) -> Done {
     Ok(())
 }
 
+/// Says that the connection copies data from elsewhere. Its commands meet no expired keys.
+fn import_source(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let is_import = request.is(2, "on");
+    if !is_import && !request.is(2, "off") {
+        return Err(SYNTAX.into());
+    }
+    if is_import && !cx.server.config.is_on("import-mode") {
+        return Err("ERR Server is not in import mode".into());
+    }
+    cx.session.places.is_import = is_import;
+    cx.out.ok();
+    Ok(())
+}
+
 fn client(cx: &mut Cx<'_>, request: &Request) -> Done {
     let sub = request[1].to_ascii_lowercase();
     match (&*sub, request.len()) {
@@ -200,6 +215,7 @@ fn client(cx: &mut Cx<'_>, request: &Request) -> Done {
         (b"reply", 3) => reply(cx, request)?,
         (b"no-evict" | b"no-touch", 3) if request.is(2, "on") || request.is(2, "off") => cx.out.ok(),
         (b"no-evict" | b"no-touch", 3) => return Err(SYNTAX.into()),
+        (b"import-source", 3) => import_source(cx, request)?,
         (b"pause", 3 | 4) => pause(cx, request)?,
         (b"unpause", 2) => {
             cx.server.clients.pause.end();

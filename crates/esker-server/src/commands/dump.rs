@@ -197,7 +197,7 @@ fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
     if let Some(old) = &old {
         cx.remove_key(key, old)?;
     }
-    if (expires == 0 || expires > cx.now) && drop_expired(&mut copied, cx.now) {
+    if (expires == 0 || expires > cx.expiry_now()) && drop_expired(&mut copied, cx.expiry_now()) {
         if main.kind != Kind::String {
             Collection::save_copy(cx, key, &main, &copied)?;
             if let Some(made) = cx.main(key)?.filter(|_| expires != 0) {

@@ -61,7 +61,7 @@ fn expire(cx: &mut Cx<'_>, request: &Request, unit: i64, is_relative: bool) -> D
         cx.out.int(0);
         return Ok(());
     }
-    if at <= cx.now as i64 {
+    if at <= cx.expiry_now() as i64 {
         cx.remove_key(key, &main)?;
         cx.event(Event::Generic, "del", key);
     } else {
@@ -77,7 +77,7 @@ fn left(cx: &mut Cx<'_>, request: &Request, unit: u64, is_relative: bool) -> Don
     let n = match cx.main(&request[1])? {
         None => -2,
         Some(main) if main.expires == 0 => -1,
-        Some(main) if is_relative => ((main.expires - now + unit / 2) / unit) as i64,
+        Some(main) if is_relative => ((main.expires.saturating_sub(now) + unit / 2) / unit) as i64,
         Some(main) => ((main.expires + unit / 2) / unit) as i64,
     };
     cx.out.int(n);

@@ -176,7 +176,7 @@ fn hexpire(cx: &mut Cx<'_>, request: &Request, unit: Unit) -> Done {
             NO_FIELD
         } else if !condition.allows(hash.deadline(cx, field)?, at) {
             CONDITION_NOT_MET
-        } else if at <= cx.now {
+        } else if at <= cx.expiry_now() {
             remove(cx, &mut hash, field)?;
             REMOVED
         } else {
@@ -286,7 +286,7 @@ fn hgetex(cx: &mut Cx<'_>, request: &Request) -> Done {
         cx.out.check()?;
         match life {
             _ if value.is_none() => {}
-            Lifetime::Until(at) if at <= cx.now => {
+            Lifetime::Until(at) if at <= cx.expiry_now() => {
                 remove(cx, &mut hash, field)?;
                 removed = true;
             }
@@ -392,14 +392,14 @@ fn hsetex(cx: &mut Cx<'_>, request: &Request) -> Done {
         let field = &request[at];
         put(cx, &mut hash, field, &request[at + 1])?;
         match options.life {
-            Lifetime::Until(at) if at <= cx.now => remove(cx, &mut hash, field)?,
+            Lifetime::Until(at) if at <= cx.expiry_now() => remove(cx, &mut hash, field)?,
             Lifetime::Until(at) => hash.set_deadline(cx, field, at)?,
             Lifetime::Keep => {}
             Lifetime::Unsaid | Lifetime::Persist => hash.set_deadline(cx, field, 0)?,
         }
     }
     let events: &[_] = match options.life {
-        Lifetime::Until(at) if at <= cx.now => &["hset", "hdel"],
+        Lifetime::Until(at) if at <= cx.expiry_now() => &["hset", "hdel"],
         Lifetime::Until(_) => &["hset", "hexpire"],
         _ => &["hset"],
     };

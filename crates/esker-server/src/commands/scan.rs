@@ -90,7 +90,7 @@ fn keys(cx: &mut Cx<'_>, request: &Request) -> Done {
     let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     let span = Span { lower: Bound::Included(prefix), upper };
     let mark = cx.out.mark();
-    let (now, mut found, mut wrong) = (cx.now, 0, None);
+    let (now, mut found, mut wrong) = (cx.expiry_now(), 0, None);
     let Cx { access, session, out, .. } = cx;
     let (reads, data) = (access.reads(), &session.data);
     reads.range(&data.main, span, Order::Up, &mut |key, value| {
@@ -127,7 +127,7 @@ fn head_of(raw: &[u8]) -> Done<Main> {
 
 fn scan(cx: &mut Cx<'_>, request: &Request) -> Done {
     let step = Step::parse(cx, request, 1)?;
-    let now = cx.now;
+    let now = cx.expiry_now();
     let mut seen = 0;
     let (mut last, mut found, mut wrong) = (None, Vec::new(), None);
     let cx_seen = &*cx;

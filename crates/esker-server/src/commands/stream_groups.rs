@@ -18,7 +18,7 @@ use crate::types::{Entry, Group, Pending, Stream, StreamId};
 pub(super) const TABLE: &[Command] = &[
     command("xack", -4, WRITE | FAST, FIRST, Streams, "key group id ...", "Acknowledges entries.", xack).each(KeyUse::DELETE),
     command("xautoclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms from [count n] [justid]", "Takes over entries that another consumer has not acknowledged for a time.", xautoclaim),
-    command("xclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms id ... [idle ms] [time ms] [retrycount n] [force] [justid]", "Takes over entries of another consumer.", xclaim),
+    command("xclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms id ... [idle ms] [time ms] [retrycount n] [force] [justid] [lastid id]", "Takes over entries of another consumer.", xclaim),
     command("xgroup", -2, WRITE | DENY_OOM, Keys::At(2, 2, 1), Streams, "create key group id [mkstream] [entriesread n] | setid key group id [entriesread n] | destroy key group | createconsumer key group consumer | delconsumer key group consumer", "Creates, changes and removes groups and consumers.", xgroup),
     command("xpending", -3, READ, FIRST, Streams, "key group [[idle ms] from to count [consumer]]", "Returns the entries that are not acknowledged.", xpending),
     command("xreadgroup", -7, WRITE | BLOCKING, Keys::Streams, Streams, "group name consumer [count n] [block ms] [noack] streams key ... id ...", "Returns entries that no other consumer of the group gets, and waits for some.", xreadgroup).each(KeyUse::SHOW),
@@ -373,6 +373,7 @@ fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
         at += 1;
     }
     let (mut delivered, mut retries, mut force, mut only_ids) = (cx.now, None, false, false);
+    let mut delivered_last = None;
     while at < request.len() {
         let value =
             || parse_int(request.get(at + 1).unwrap_or_default()).ok_or(crate::resp::fail::NO_INTEGER);
@@ -391,7 +392,10 @@ fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
                 retries = u64::try_from(value()?).ok();
                 at += 1;
             }
-            b"lastid" => at += 1,
+            b"lastid" => {
+                delivered_last = Some(id(request.get(at + 1).unwrap_or_default(), 0)?);
+                at += 1;
+            }
             _ if ids.is_empty() => return Err(super::streams::BAD_ID.into()),
             _ => {
                 let word = String::from_utf8_lossy(&request[at]).into_owned();
@@ -401,6 +405,7 @@ fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
         at += 1;
     }
     let (mut stream, _) = open(cx, key, name)?;
+    stream.advance_group(cx, name, delivered_last)?;
     let mut claimed = Vec::new();
     for id in ids {
         let fields = stream.entry(cx, id)?;

@@ -270,7 +270,7 @@ fn getex(cx: &mut Cx<'_>, request: &Request) -> Done {
     let moment = life.moment(cx, request, "getex")?;
     cx.out.bulk(old.text());
     match moment {
-        Some(at) if at <= cx.now as i64 => {
+        Some(at) if at <= cx.expiry_now() as i64 => {
             cx.remove_key(key, &old)?;
             cx.event(Event::Generic, "del", key);
         }
@@ -296,7 +296,8 @@ fn mget(cx: &mut Cx<'_>, request: &Request) -> Done {
         each_value(&keys, read, |raw| {
             cx.step(raw.as_ref().map_or(0, |raw| raw.len()))?;
             let main = raw.map(Main::decode).transpose()?;
-            let text = main.as_ref().filter(|main| main.kind == Kind::String && !main.has_expired(cx.now));
+            let text =
+                main.as_ref().filter(|main| main.kind == Kind::String && !main.has_expired(cx.expiry_now()));
             out.bulk_or_null(text.map(Main::text));
             out.check()
         })

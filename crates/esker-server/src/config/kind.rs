@@ -34,6 +34,7 @@ pub const KNOBS: &[(&str, Kind, &str)] = &[
     ("hash-max-ziplist-value", Bytes(0), "64"),
     ("hll-sparse-max-bytes", Bytes(0), "3000"),
     ("hz", SECONDS, "10"),
+    ("import-mode", Switch, "no"),
     ("io-threads", Int(1, 128), "1"),
     ("latency-monitor-threshold", COUNT, "0"),
     ("latency-tracking", Switch, "yes"),

@@ -78,6 +78,11 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
+    /// Returns the time by which keys and fields have expired: for an import, nothing has.
+    pub fn expiry_now(&self) -> u64 {
+        if self.session.places.is_import { 0 } else { self.now }
+    }
+
     /// Returns a version for a new collection, larger than all earlier versions.
     ///
     /// # Errors

@@ -96,6 +96,9 @@ pub struct Places {
     pub rows: Option<Space>,
     /// Snapshots held by the connection.
     pub snapshots: BTreeMap<u64, Arc<dyn Snapshot>>,
+    /// Set if the commands come from an import: no key has expired for them, because the source may have
+    /// prolonged its lifetime. `CLIENT IMPORT-SOURCE` sets it.
+    pub is_import: bool,
 }
 
 /// The state of a connection that its commands use.

@@ -150,7 +150,7 @@ impl Collection {
         subs: &[&[u8]],
         mut visit: impl FnMut(Option<&[u8]>) -> Done,
     ) -> Done {
-        if self.small.is_some() || self.has_due_fields(cx.now) {
+        if self.small.is_some() || self.has_due_fields(cx.expiry_now()) {
             return subs.iter().try_for_each(|sub| visit(self.get(cx, sub)?.as_deref()));
         }
         let keys: Vec<_> = subs.iter().map(|sub| self.part_key(sub)).collect();
@@ -244,7 +244,7 @@ impl Collection {
     /// # Errors
     /// The store's; those of `visit`.
     pub fn try_range(&self, cx: &Cx<'_>, span: Span<'_>, order: Order, visit: &mut TryVisit<'_>) -> Done {
-        let (mut failed, is_due) = (None, self.has_due_fields(cx.now));
+        let (mut failed, is_due) = (None, self.has_due_fields(cx.expiry_now()));
         let mut visit = |sub: &[u8], value: &[u8]| {
             cx.step(sub.len() + value.len())?;
             match is_due && self.has_expired(cx, sub)? {

@@ -184,7 +184,7 @@ impl Collection {
 
     /// Returns whether a field has expired but is still stored.
     pub(super) fn has_expired(&self, cx: &Cx<'_>, field: &[u8]) -> Done<bool> {
-        Ok(self.has_due_fields(cx.now) && (1..=cx.now).contains(&self.deadline(cx, field)?))
+        Ok(self.has_due_fields(cx.expiry_now()) && (1..=cx.expiry_now()).contains(&self.deadline(cx, field)?))
     }
 
     /// Returns the number of fields that have not expired. Takes time in proportion to the number of those
@@ -201,12 +201,13 @@ impl Collection {
     /// # Errors
     /// Errors of the store.
     pub fn count_expired(&self, cx: &Cx<'_>) -> Done<u64> {
-        let Some(deadlines) = self.shape.deadlines.filter(|deadlines| deadlines.first <= cx.now) else {
+        let Some(deadlines) = self.shape.deadlines.filter(|deadlines| deadlines.first <= cx.expiry_now())
+        else {
             return Ok(0);
         };
         let (mut count, mut done) = (0, Ok(()));
         let at = (cx.access.reads(), &cx.session.data.sub);
-        visit_expired(at, deadlines.version, cx.now, &mut |field| {
+        visit_expired(at, deadlines.version, cx.expiry_now(), &mut |field| {
             count += 1;
             done = cx.step(field.len());
             if done.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -221,9 +222,9 @@ impl Collection {
     pub fn is_gone(&self, cx: &Cx<'_>) -> Done<bool> {
         match self.shape.deadlines {
             _ if self.shape.len == 0 => Ok(true),
-            Some(deadlines) if deadlines.first <= cx.now && deadlines.count == self.shape.len => {
+            Some(deadlines) if deadlines.first <= cx.expiry_now() && deadlines.count == self.shape.len => {
                 let at = (cx.access.reads(), &cx.session.data.sub);
-                Ok(outermost(at, deadlines.version, Order::Down)?.is_some_and(|last| last <= cx.now))
+                Ok(outermost(at, deadlines.version, Order::Down)?.is_some_and(|last| last <= cx.expiry_now()))
             }
             _ => Ok(false),
         }
@@ -287,7 +288,7 @@ impl Collection {
                 failed = Some(fail);
                 return ControlFlow::Break(());
             }
-            if at > cx.now {
+            if at > cx.expiry_now() {
                 found.push((field.to_vec(), at));
             }
             ControlFlow::Continue(())

@@ -28,13 +28,13 @@ impl Cx<'_> {
         let Some(raw) = self.access.reads().get(&self.session.data.main, key)? else { return Ok(None) };
         self.step(raw.len())?;
         let main = Main::decode(raw)?;
-        if main.has_expired(self.now) {
+        if main.has_expired(self.expiry_now()) {
             if self.access.can_write() && !self.server.replication.is_replica() {
                 self.remove_expired(key, &main)?;
             }
             return Ok(None);
         }
-        match main.has_due_fields(self.now)? {
+        match main.has_due_fields(self.expiry_now())? {
             true => self.with_fields_left(key, main),
             false => Ok(Some(main)),
         }

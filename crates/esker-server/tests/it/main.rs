@@ -24,6 +24,7 @@ mod hash_fields_model;
 mod hostile;
 #[cfg(feature = "lua")]
 mod hostile_scripts;
+mod importing;
 mod limits;
 mod memory;
 mod monitoring;

@@ -120,6 +120,20 @@ impl Stream {
         self.parts.put(cx, &group_key(name), &value)
     }
 
+    /// Sets the last delivered id of a group if this one is larger. The number of entries read stays, as in
+    /// replicas of Redis.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn advance_group(&mut self, cx: &mut Cx<'_>, name: &[u8], last: Option<StreamId>) -> Done {
+        match (self.group(cx, name)?, last) {
+            (Some(group), Some(last)) if last > group.last => {
+                self.put_group(cx, name, Group { last, ..group })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn all_with(&self, cx: &Cx<'_>, prefix: &[u8]) -> Done<Vec<(Vec<u8>, Value)>> {
         let end = prefix_end(prefix).unwrap_or_default();
         let mut found = Vec::new();
