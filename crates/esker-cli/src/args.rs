@@ -7,6 +7,8 @@ mod files;
 mod keys;
 mod keyspaces;
 mod range;
+#[cfg(feature = "server")]
+mod redis;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,6 +26,8 @@ pub(crate) use self::files::*;
 pub(crate) use self::keys::Keys;
 pub(crate) use self::keyspaces::*;
 pub(crate) use self::range::*;
+#[cfg(feature = "server")]
+pub(crate) use self::redis::*;
 
 /// Heading under which the help of a command lists the options shared by all commands.
 const COMMON: &str = "Common options";

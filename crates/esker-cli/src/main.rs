@@ -29,6 +29,8 @@ mod database;
 mod expiry;
 mod failure;
 mod formats;
+#[cfg(feature = "server")]
+mod migration;
 mod moment;
 mod numbers;
 mod output;

@@ -55,6 +55,12 @@ pub(crate) struct Import {
     /// The rows are sorted by key, without duplicates: load them faster, in one commit
     #[arg(long, conflicts_with = "batch")]
     pub(crate) sorted: bool,
+    #[cfg(feature = "server")]
+    #[command(flatten)]
+    pub(crate) redis: super::RedisArgs,
+    #[cfg(feature = "server")]
+    #[command(flatten)]
+    pub(crate) follow: super::FollowArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -73,4 +79,7 @@ pub(crate) struct Export {
     /// Separator of TSV and CSV columns: one character, or `tab`
     #[arg(long, value_name = "CHAR", allow_hyphen_values = true)]
     pub(crate) delimiter: Option<Delimiter>,
+    #[cfg(feature = "server")]
+    #[command(flatten)]
+    pub(crate) redis: super::RedisArgs,
 }

@@ -7,6 +7,9 @@
 //! All rows come from one snapshot. If the format cannot represent expiry times, the export says how many
 //! rows expire. Keyspace options are not exported; `esker unload` includes them.
 
+#[cfg(feature = "server")]
+mod redis;
+
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::SystemTime;
@@ -32,6 +35,10 @@ const BUFFER_BYTES: usize = 256 << 10;
 const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, export: &Export) -> Result<Answer> {
+    #[cfg(feature = "server")]
+    if let Some(answer) = redis::run(session, export)? {
+        return Ok(answer);
+    }
     let is_standard = formats::is_standard(&export.file);
     if let Some(compressor) = formats::compressor(&export.file) {
         return Err(Failure::message(format!(

@@ -17,6 +17,8 @@
 //!   be lost.
 
 mod destination;
+#[cfg(feature = "server")]
+mod redis;
 
 use std::cell::Cell;
 use std::fs::File;
@@ -49,6 +51,14 @@ const BUFFER_BYTES: usize = 256 << 10;
 const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
+    #[cfg(feature = "server")]
+    if let Some(answer) = redis::run(session, import)? {
+        return Ok(answer);
+    }
+    rows(session, import)
+}
+
+fn rows(session: &Session<'_>, import: &Import) -> Result<Answer> {
     let keyspace_name = session.common.keyspace()?;
     if import.format.is_none() {
         formats::check_compression(&import.file)?;

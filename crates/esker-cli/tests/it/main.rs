@@ -9,6 +9,8 @@ mod inputs;
 #[cfg(feature = "encryption")]
 mod keys;
 mod keyspaces;
+#[cfg(feature = "server")]
+mod migration;
 mod past;
 #[cfg(all(feature = "server", unix))]
 mod replicas;
