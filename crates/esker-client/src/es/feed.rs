@@ -26,6 +26,8 @@ pub enum Change {
     Delete(Bytes),
     /// The keys from the first one to the second one were removed. An empty second one means no bound.
     DeleteRange(Bytes, Bytes),
+    /// `SWAPDB` or a rename gave the name to another keyspace: read all data again.
+    All,
 }
 
 /// The changes of a commit.
@@ -104,7 +106,11 @@ fn commit(value: Value) -> Result<Commit> {
 fn change(value: Value) -> Result<Change> {
     let mut words = reply::items(value.clone())?.into_iter();
     let mut next = || words.next().map_or_else(|| reply::unexpected(&value), Ok);
-    let (kind, key) = (reply::text(next()?)?, reply::bytes(next()?)?);
+    let kind = reply::text(next()?)?;
+    if kind == "all" {
+        return Ok(Change::All);
+    }
+    let key = reply::bytes(next()?)?;
     match kind.as_str() {
         "set" => Ok(Change::Set(key, reply::option(next()?, reply::bytes)?)),
         "merge" => Ok(Change::Merge(key, words.map(reply::bytes).collect::<Result<_>>()?)),

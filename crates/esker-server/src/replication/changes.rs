@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use esker::{FeedChange, Result};
+use esker::{FeedChange, KeyspaceId, Result};
 
 use super::Replication;
 use super::outgoing::{Answer, Outgoing};
@@ -28,9 +28,9 @@ const COMMIT_BYTES_MAX: usize = 256 << 20;
 /// A change of a keyspace, as the reply of `ES.FEED` has it.
 #[derive(Debug)]
 pub struct KeyChange {
-    /// What was done: `set`, `merge`, `del` or `delrange`.
+    /// What was done: `set`, `merge`, `del`, `delrange`, or `all`: the namespace has another keyspace.
     pub name: &'static str,
-    /// The key, or the first key of a range.
+    /// The key, or the first key of a range. Empty for `all`.
     pub key: Vec<u8>,
     /// The value, or null if it is not a string; the operands; or the end of the range, empty for the end of
     /// the keyspace.
@@ -50,7 +50,13 @@ pub struct Batch {
 pub struct ChangeFeed {
     outgoing: Box<Outgoing>,
     at: Position,
-    keyspace: u32,
+    followed: Followed,
+}
+
+/// The keyspace that a feed shows.
+struct Followed {
+    keyspace: KeyspaceId,
+    name: String,
     is_database: bool,
 }
 
@@ -62,7 +68,9 @@ impl Replication {
     /// (`FORKED`), or if there is no feed.
     pub fn changes(&self, namespace: &Namespace, at: Position) -> Done<ChangeFeed> {
         let (db, _) = self.local().ok_or("ERR this store has no feed of its commits")?;
-        let keyspace = db.open_keyspace(&namespace.name())?.id().get();
+        let name = namespace.name();
+        let keyspace = db.open_keyspace(&name)?.id();
+        let followed = Followed { keyspace, name, is_database: namespace.database.is_some() };
         let outgoing = match self.answer(at) {
             Answer::Continue(outgoing) => outgoing,
             Answer::Copy(_) => {
@@ -76,7 +84,7 @@ impl Replication {
                 return Err(Fail::text(format!("{why}; `esker serve` keeps commits by --backlog")));
             }
         };
-        Ok(ChangeFeed { outgoing, at, keyspace, is_database: namespace.database.is_some() })
+        Ok(ChangeFeed { outgoing, at, followed })
     }
 }
 
@@ -91,7 +99,7 @@ impl ChangeFeed {
             let mut changes = Vec::new();
             let mut size = 0;
             let mut take = |change: &FeedChange<'_>| -> Result<()> {
-                let taken = key_change(change, self.keyspace, self.is_database)?;
+                let taken = self.followed.key_change(change)?;
                 size += taken.as_ref().map_or(0, bytes_of);
                 changes.extend(taken.filter(|_| size <= COMMIT_BYTES_MAX));
                 Ok(())
@@ -132,27 +140,38 @@ impl ChangeFeed {
     }
 }
 
-/// Converts a change. `None` if it is of another keyspace.
-fn key_change(change: &FeedChange<'_>, keyspace: u32, is_database: bool) -> Result<Option<KeyChange>> {
-    let Some((_, key)) = change.key().filter(|(id, _)| id.get() == keyspace) else { return Ok(None) };
-    let (name, words) = match change {
-        FeedChange::Put { value, .. } => {
-            let stored = value.read()?;
-            let shown = if is_database {
-                let main = Main::decode(stored).map_err(|error| esker::Error::Invalid(error.to_string()))?;
-                (main.kind == Kind::String).then(|| main.text().to_vec())
-            } else {
-                Some(stored.to_vec())
-            };
-            ("set", vec![shown])
+impl Followed {
+    /// Converts a change. `None` if it is of another keyspace.
+    ///
+    /// `SWAPDB` and renames give the name to another keyspace, whose content the reader does not know.
+    fn key_change(&mut self, change: &FeedChange<'_>) -> Result<Option<KeyChange>> {
+        if let FeedChange::Named { keyspace, name } = change
+            && *name == self.name
+        {
+            self.keyspace = *keyspace;
+            return Ok(Some(KeyChange { name: "all", key: Vec::new(), words: Vec::new() }));
         }
-        FeedChange::Merge { operands, .. } => {
-            ("merge", operands.iter().map(|operand| Some(operand.bytes().to_vec())).collect())
-        }
-        FeedChange::DeleteRange { end, .. } => ("delrange", vec![Some(end.unwrap_or_default().to_vec())]),
-        _ => ("del", Vec::new()),
-    };
-    Ok(Some(KeyChange { name, key: key.to_vec(), words }))
+        let Some((_, key)) = change.key().filter(|(id, _)| *id == self.keyspace) else { return Ok(None) };
+        let (name, words) = match change {
+            FeedChange::Put { value, .. } => {
+                let stored = value.read()?;
+                let shown = if self.is_database {
+                    let main =
+                        Main::decode(stored).map_err(|error| esker::Error::Invalid(error.to_string()))?;
+                    (main.kind == Kind::String).then(|| main.text().to_vec())
+                } else {
+                    Some(stored.to_vec())
+                };
+                ("set", vec![shown])
+            }
+            FeedChange::Merge { operands, .. } => {
+                ("merge", operands.iter().map(|operand| Some(operand.bytes().to_vec())).collect())
+            }
+            FeedChange::DeleteRange { end, .. } => ("delrange", vec![Some(end.unwrap_or_default().to_vec())]),
+            _ => ("del", Vec::new()),
+        };
+        Ok(Some(KeyChange { name, key: key.to_vec(), words }))
+    }
 }
 
 fn bytes_of(change: &KeyChange) -> usize {

@@ -87,6 +87,33 @@ fn commits_come_in_order_and_each_once() {
 }
 
 #[test]
+fn a_name_that_another_keyspace_gets_is_announced() {
+    let server = start();
+    let mut wire = server.wire();
+    let begin = position(&mut wire);
+    for command in ["SET a 1", "SWAPDB 0 1", "SET b 1", "SELECT 1", "SET c 1", "SELECT 0", "ES.SYNC"] {
+        wire.say(command);
+    }
+    let (at, all) = feed(&mut wire, &format!("ES.FEED {begin}"));
+    // What came before is of the keyspace that has the name last.
+    assert_eq!(all, ["*[*[\"all\"]]", "*[*[\"set\", \"b\", \"1\"]]"]);
+    wire.say("FLUSHDB");
+    assert_eq!(feed(&mut wire, &format!("ES.FEED {at}")).1, ["*[*[\"delrange\", \"\", \"\"]]"]);
+    for command in ["ES.KS CREATE old", "ES.KS CREATE new", "ES.KS USE new"] {
+        wire.say(command);
+    }
+    let at = position(&mut wire);
+    for command in
+        ["ES.SET k 1", "ES.KS DROP old", "ES.KS RENAME new old", "ES.KS USE old", "ES.SET k 2", "ES.SYNC"]
+    {
+        wire.say(command);
+    }
+    let all = feed(&mut wire, &format!("ES.FEED {at}")).1;
+    let set = |value| format!("*[*[\"set\", \"k\", \"{value}\"]]");
+    assert_eq!(all, [set(1), "*[*[\"all\"]]".to_owned(), set(2)]);
+}
+
+#[test]
 fn a_reader_that_asks_to_wait_waits_for_what_concerns_it() {
     let server = start();
     let (mut a, mut b) = (server.wire(), server.wire());

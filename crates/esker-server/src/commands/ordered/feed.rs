@@ -111,6 +111,11 @@ fn put_position(out: &mut Out, at: Position) {
 }
 
 fn put_change(out: &mut Out, KeyChange { name, key, words }: &KeyChange) {
+    if *name == "all" {
+        out.array(1);
+        out.bulk(name.as_bytes());
+        return;
+    }
     out.array(2 + words.len());
     out.bulk(name.as_bytes());
     out.bulk(key);
