@@ -2,6 +2,7 @@
 
 mod backups;
 mod command;
+mod feed;
 mod files;
 #[cfg(feature = "encryption")]
 mod keys;
@@ -21,6 +22,7 @@ use crate::text::{self, ByteForm, shown};
 
 pub(crate) use self::backups::Backups;
 pub(crate) use self::command::*;
+pub(crate) use self::feed::*;
 pub(crate) use self::files::*;
 #[cfg(feature = "encryption")]
 pub(crate) use self::keys::Keys;

@@ -134,8 +134,7 @@ impl Partial {
         self.output.sync_all().map_err(|e| Failure::file("sync", &self.path, &e))?;
         let bytes = self.output.metadata().map_err(|e| Failure::file("read", &self.path, &e))?.len();
         self.rename()?;
-        let dir = directory_of(&self.target);
-        sync_dir(dir).map_err(|e| Failure::file("sync the directory", dir, &e))?;
+        sync_directory_of(&self.target)?;
         Ok(bytes)
     }
 
@@ -186,6 +185,12 @@ fn create_new(path: &Path, existing: Option<&Metadata>, database: &Path) -> io::
 #[cfg(not(unix))]
 fn create_new(path: &Path, _: Option<&Metadata>, _: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// Makes the name of a file durable.
+pub(crate) fn sync_directory_of(path: &Path) -> Result<()> {
+    let dir = directory_of(path);
+    sync_dir(dir).map_err(|e| Failure::file("sync the directory", dir, &e))
 }
 
 #[cfg(unix)]

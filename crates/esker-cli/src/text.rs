@@ -78,6 +78,17 @@ pub(crate) fn push_json(text: &str, into: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
+/// Appends the member `"name":"text"` of a JSON object, or `"name_hex":"digits"` if the bytes are not UTF-8.
+pub(crate) fn push_json_bytes(name: &str, bytes: &[u8], all_hex: bool, into: &mut Vec<u8>) -> io::Result<()> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !all_hex => {
+            io::Write::write_fmt(into, format_args!("\"{name}\":"))?;
+            push_json(text, into)
+        }
+        _ => io::Write::write_fmt(into, format_args!("\"{name}_hex\":\"{}\"", hex(bytes))),
+    }
+}
+
 /// Escapes hidden characters of JSON text, which occur only in strings.
 pub(crate) fn json_shown(json: String) -> String {
     if !json.contains(is_hidden) {

@@ -15,6 +15,7 @@ mod frameworks;
 mod fuzz;
 mod repo;
 mod sanitize;
+mod sinks;
 mod source;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ Commands:
                  Write the smallest corpus with the coverage of all that was found to fuzz/corpus
   frameworks [WORD..]
                  Run the scripts in which frameworks of others work against the server, or those with such a name
+  sinks          Test `esker feed --to` against a NATS server and a Kafka broker
   header         Make crates/esker-c/include/esker.h
   bindings       Check the header, and test the bindings for other languages
   help           Print this text";
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         ["sanitize", kind, "--long"] => sanitize::run(kind, true),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["frameworks", ref words @ ..] => frameworks::run(words),
+        ["sinks"] => sinks::run(),
         ["header"] => bindings::header(true),
         ["bindings"] => bindings::run(),
         ["help" | "--help" | "-h"] => {

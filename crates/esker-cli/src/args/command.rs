@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use super::{Backups, Count, Export, Import, Keyspaces, RangeArgs, Split, seconds};
-use crate::commands::past::{CommitNo, Span};
+use super::{Backups, Count, Export, FeedArgs, Import, Keyspaces, RangeArgs, Split, seconds};
+use crate::commands::past::CommitNo;
 #[cfg(feature = "server")]
 use crate::commands::sentinel::{self, SentinelArgs};
 #[cfg(feature = "server")]
@@ -89,17 +89,8 @@ Examples:
   esker versions ann                         COMMIT <tab> put <tab> VALUE, or COMMIT <tab> removed
   esker versions ann --limit 3 --json        {\"commit\":1200,\"what\":\"put\",\"value\":\"Ann\"}")]
     Versions(Versions),
-    /// Print what each commit changed, in order, or configure how many commits the database retains
-    #[command(after_help = "\
-`--keep BYTES` turns the feed on; `--keep 0` turns it off.
-
-Examples:
-  esker feed --keep 1000000000 --for 7d      retain up to this many bytes of log, and 7 days
-  esker feed                                 COMMIT <tab> put <tab> KEYSPACE <tab> KEY <tab> VALUE,
-                                             merge, removed, expired, removed-range, named, unnamed; at the
-                                             end COMMIT <tab> end
-  esker feed --since 1200 --json             commits after 1200, one JSON object per line
-  esker feed -k users --limit 100            the changes of 100 commits in `users`")]
+    /// Print what each commit changed, send it elsewhere, or configure how many commits the database retains
+    #[command(after_help = super::FEED_HELP)]
     Feed(FeedArgs),
     /// Print the number of entries. Counting a whole keyspace reads no entries
     #[command(after_help = "\
@@ -427,22 +418,6 @@ pub(crate) struct Merge {
     /// The operand is a number, stored in 8 bytes
     #[arg(long = "as", value_name = "NUMBER")]
     pub(crate) number: Option<NumberForm>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct FeedArgs {
-    /// Only commits after this one [default: all retained commits]
-    #[arg(long, value_name = "COMMIT")]
-    pub(crate) since: Option<CommitNo>,
-    /// Stop after this many commits
-    #[arg(short = 'n', long, value_name = "N")]
-    pub(crate) limit: Option<usize>,
-    /// Print nothing: retain commits from here on, up to this many bytes of log; 0 turns the feed off
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["since", "limit"])]
-    pub(crate) keep: Option<u64>,
-    /// Retain commits for at most this long: 90s, 15m, 12h, 7d [default: as long as the bytes allow]
-    #[arg(long = "for", value_name = "TIME", requires = "keep")]
-    pub(crate) span: Option<Span>,
 }
 
 #[derive(Debug, clap::Args)]

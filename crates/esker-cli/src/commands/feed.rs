@@ -5,11 +5,27 @@
 //!        | expired KEYSPACE KEY
 //!        | removed-range KEYSPACE FROM TO | named KEYSPACE ID | unnamed KEYSPACE     then COMMIT end
 //! ```
+//!
+//! With `--to` it sends them to a sink instead:
+//!
+//! ```text
+//!   directory | server --source--> batch --sink--> confirmed --position--> FILE, then the next batch
+//! ```
 
-use std::collections::HashMap;
+mod change;
+mod names;
+mod position;
+mod send;
+#[cfg(feature = "server")]
+mod server;
+mod sinks;
+mod source;
 
-use esker::{Db, Error, FeedChange, KeyspaceId, SeqNo};
+use esker::{Error, SeqNo};
 
+use self::change::Described;
+use self::names::Names;
+pub(crate) use self::source::Since;
 use super::past::Line;
 use crate::Answer;
 use crate::args::{Common, FeedArgs};
@@ -18,6 +34,11 @@ use crate::failure::{Failure, Result};
 use crate::output;
 
 pub(super) fn run(session: &Session<'_>, args: &FeedArgs) -> Result<Answer> {
+    if session.shared.is_some() && (args.keep.is_some() || args.send.to.is_some()) {
+        return Err(Failure::message(
+            "feed --keep and --to open the database themselves: leave the shell for them",
+        ));
+    }
     if let Some(bytes) = args.keep {
         let age = args.span.map_or(std::time::Duration::MAX, |span| span.0);
         let database =
@@ -25,29 +46,32 @@ pub(super) fn run(session: &Session<'_>, args: &FeedArgs) -> Result<Answer> {
         database.close()?;
         return Ok(Answer::Yes);
     }
+    if let Some(target) = &args.send.to {
+        return send::run(session, args, target);
+    }
+    let since = args.since.as_ref().map(Since::commit_here).transpose()?;
     let database = session.open_alone(super::FEED_BESIDE)?;
     let failure = |error| database.failure(error);
-    let mut feed = match (database.db.feed_after(args.since.map_or(SeqNo::ZERO, |since| since.0)), args.since)
-    {
+    let mut feed = match (database.db.feed_after(since.unwrap_or(SeqNo::ZERO)), since) {
         // Without a start position, the feed begins at the oldest retained commit.
         (Err(Error::FeedTruncated { oldest }), None) => {
             database.db.feed_after(oldest.prev()).map_err(failure)?
         }
         (Err(error @ Error::NoFeed), _) => {
-            return Err(Failure::message(format!("{error}\n  `esker feed --keep BYTES` turns the feed on")));
+            return Err(no_feed(&error));
         }
         (feed, _) => feed.map_err(failure)?,
     };
     let mut names = Names::of(&database.db).map_err(failure)?;
     let mut out = output::stdout();
-    let mut last = args.since.map_or(SeqNo::ZERO, |since| since.0);
+    let mut last = since.unwrap_or(SeqNo::ZERO);
     let mut left = args.limit.unwrap_or(usize::MAX);
     while left > 0 {
         let Some(mut commit) = feed.try_next().map_err(failure)? else { break };
         let seqno = commit.seqno();
         while let Some(change) = commit.next_change().map_err(failure)? {
-            if let Some(line) = names.line(&session.common, seqno, &change).map_err(failure)? {
-                line.write(&mut out)?;
+            if let Some(described) = names.describe(&session.common, &change).map_err(failure)? {
+                line(&session.common, seqno, &described).write(&mut out)?;
             }
         }
         (last, left) = (seqno, left - 1);
@@ -57,61 +81,15 @@ pub(super) fn run(session: &Session<'_>, args: &FeedArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Maps keyspace ids to names: the current names, until the feed contains a newer one.
-struct Names(HashMap<KeyspaceId, String>);
+fn no_feed(error: &Error) -> Failure {
+    Failure::message(format!("{error}\n  `esker feed --keep BYTES` turns the feed on"))
+}
 
-impl Names {
-    fn of(db: &Db) -> esker::Result<Self> {
-        let named = |name: String| Ok((db.open_keyspace(&name)?.id(), name));
-        Ok(Names(db.keyspaces()?.into_iter().map(named).collect::<esker::Result<_>>()?))
-    }
-
-    /// Formats a change. Returns nothing if the user did not select its keyspace, or if it is internal to the
-    /// engine.
-    fn line<'a>(
-        &mut self,
-        common: &'a Common,
-        seqno: SeqNo,
-        change: &FeedChange<'_>,
-    ) -> esker::Result<Option<Line<'a>>> {
-        if let FeedChange::Named { keyspace, name } = change {
-            self.0.insert(*keyspace, (*name).to_owned());
-        }
-        let of = |id: &KeyspaceId| self.0.get(id).cloned().unwrap_or_else(|| format!("#{}", id.get()));
-        let begin = |what: &str, keyspace: String| {
-            let is_asked_for = !common.names_keyspace() || common.keyspaces().contains(&keyspace.as_str());
-            is_asked_for.then(|| Line::new(common, None, seqno, what).with("keyspace", keyspace.as_bytes()))
-        };
-        Ok(match change {
-            FeedChange::Put { keyspace, key, value } => match begin("put", of(keyspace)) {
-                Some(line) => Some(line.with("key", key).with("value", &value.read()?)),
-                None => None,
-            },
-            FeedChange::Merge { keyspace, key, operands } => begin("merge", of(keyspace)).map(|line| {
-                let line = line.with("key", key);
-                operands.iter().enumerate().fold(line, |line, (i, operand)| {
-                    line.with(
-                        &if i == 0 { "operand".to_owned() } else { format!("operand_{}", i + 1) },
-                        operand.bytes(),
-                    )
-                })
-            }),
-            FeedChange::Delete { keyspace, key } => {
-                begin("removed", of(keyspace)).map(|line| line.with("key", key))
-            }
-            FeedChange::Expire { keyspace, key } => {
-                begin("expired", of(keyspace)).map(|line| line.with("key", key))
-            }
-            FeedChange::DeleteRange { keyspace, start, end } => {
-                begin("removed-range", of(keyspace)).map(|line| match end {
-                    Some(end) => line.with("from", start).with("to", end),
-                    None => line.with("from", start),
-                })
-            }
-            FeedChange::Named { keyspace, name } => begin("named", (*name).to_owned())
-                .map(|line| line.with("id", keyspace.get().to_string().as_bytes())),
-            FeedChange::Unnamed { name } => begin("unnamed", (*name).to_owned()),
-            _ => None,
-        })
-    }
+/// Formats a change.
+fn line<'a>(common: &'a Common, seqno: SeqNo, described: &Described) -> Line<'a> {
+    let line = Line::new(common, None, seqno, described.what).with("keyspace", described.keyspace.as_bytes());
+    described.fields.iter().fold(line, |line, (name, bytes)| match bytes {
+        Some(bytes) => line.with(name, bytes),
+        None => line,
+    })
 }

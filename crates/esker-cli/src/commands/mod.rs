@@ -8,7 +8,7 @@ mod count;
 mod del;
 mod dump;
 mod export;
-mod feed;
+pub(crate) mod feed;
 mod get;
 mod import;
 mod info;
@@ -42,8 +42,7 @@ use crate::failure::Result;
 const COPY_BESIDE: &str = "`esker unload FILE` copies it meanwhile; that process itself can make backups: \
                            `ES.BACKUP` of a server, `esker::backup` in a program";
 /// What to do instead of reading the feed of a database that another process has open.
-const FEED_BESIDE: &str =
-    "that process alone can read its feed: `ES.FEED` of a server, `Db::feed_after` in a program";
+const FEED_BESIDE: &str = "that process alone can read its feed: `esker feed --server` follows a server, `Db::feed_after` is for programs";
 
 /// Runs the command of the command line.
 pub(crate) fn run(args: Args) -> Result<Answer> {

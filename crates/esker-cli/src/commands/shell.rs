@@ -15,7 +15,7 @@ mod console;
 mod line;
 mod local;
 #[cfg(feature = "server")]
-mod remote;
+pub(crate) mod remote;
 mod words;
 
 use std::io::{self, IsTerminal, Write};

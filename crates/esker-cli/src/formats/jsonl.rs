@@ -21,7 +21,7 @@ use super::elements::Elements;
 use super::lines::Lines;
 use super::{AROUND_BYTES_MAX, Column, ReadOptions, Row, RowReader, RowWriter, Step};
 use crate::failure::{Failure, Result};
-use crate::text::{ByteForm, hex, json_shown, push_json, unhex};
+use crate::text::{ByteForm, json_shown, push_json_bytes, unhex};
 
 /// A byte of a string takes up to six bytes of JSON, as in `\u0000`.
 const LINE_BYTES_MAX: u64 = 6 * (KEY_BYTES_MAX as u64 + VALUE_BYTES_MAX as u64) + AROUND_BYTES_MAX;
@@ -253,27 +253,16 @@ impl<'a> JsonlWriter<'a> {
         self.line.clear();
         self.line.push(b'{');
         self.line.extend_from_slice(self.keyspace.as_bytes());
-        self.push("key", key)?;
+        push_json_bytes("key", key, self.all_hex, &mut self.line)?;
         if !self.keys_only {
             self.line.push(b',');
-            self.push("value", value)?;
+            push_json_bytes("value", value, self.all_hex, &mut self.line)?;
         }
         if let Some(expires_ms) = expires_ms {
             write!(self.line, ",\"{EXPIRES}\":{expires_ms}")?;
         }
         self.line.extend_from_slice(b"}\n");
         Ok(self.output.write_all(&self.line)?)
-    }
-
-    /// Appends `"name":"text"` or `"name_hex":"digits"` to the line.
-    fn push(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        match std::str::from_utf8(bytes) {
-            Ok(text) if !self.all_hex => {
-                write!(self.line, "\"{name}\":")?;
-                push_json(text, &mut self.line)
-            }
-            _ => write!(self.line, "\"{name}_hex\":\"{}\"", hex(bytes)),
-        }
     }
 }
 

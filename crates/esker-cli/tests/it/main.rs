@@ -21,5 +21,7 @@ mod serving;
 mod shell;
 #[cfg(feature = "server")]
 mod shell_server;
+#[cfg(unix)]
+mod sinks;
 mod special_files;
 mod upkeep;

@@ -418,6 +418,12 @@ impl Db {
         &self.handle.core.dir
     }
 
+    /// The random number of this database. Checkpoints, restored backups and loaded copies have numbers of
+    /// their own, so it distinguishes the histories of databases.
+    pub fn number(&self) -> u32 {
+        self.handle.core.database_id()
+    }
+
     /// Closes the database: ends background work, makes the log durable, and unlocks the directory. Other
     /// handles, iterators and cursors fail with [`Error::Closed`] from then on. Obsolete files that cannot be
     /// removed are no error: the next opening removes them.

@@ -99,9 +99,6 @@ impl Subject for Local<'_> {
             }
             ShellCommand::Ttl(args) => return Ok(tell(self.is_terminal, ttl::run(session, &args)?)),
             ShellCommand::Count(count) => return count::run(session, &count),
-            ShellCommand::Feed(args) if args.keep.is_some() => {
-                return Err(Failure::message("feed --keep opens the database again: leave the shell for it"));
-            }
             ShellCommand::Feed(args) => return feed::run(session, &args),
             ShellCommand::Keyspaces { action } => {
                 let action = action.unwrap_or(Keyspaces::List);

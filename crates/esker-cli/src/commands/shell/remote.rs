@@ -31,7 +31,7 @@ use crate::text::shown;
 /// Number of entries requested at a time.
 const PAGE: usize = 256;
 /// Name of the database in which connections start; the equivalent of `default` in a directory.
-const FIRST: &str = "r0";
+pub(crate) const FIRST: &str = "r0";
 /// Prefix of a line of `ES.VERIFY` that reports no problem.
 const PASSED_OVER: &str = "passed over: ";
 
@@ -115,7 +115,7 @@ fn bytes(reply: Value) -> Option<Vec<u8>> {
 }
 
 /// Returns the number of the database if `name` is that of a numbered one.
-fn database(name: &str) -> Option<&str> {
+pub(crate) fn database(name: &str) -> Option<&str> {
     name.strip_prefix('r').filter(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
