@@ -71,6 +71,10 @@ impl Described {
 }
 
 /// A change as sinks send it.
+#[cfg_attr(
+    not(any(feature = "http", feature = "kafka", feature = "nats")),
+    allow(dead_code, reason = "files need the line only")
+)]
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) at: Position,
@@ -113,6 +117,10 @@ impl Change {
     }
 
     /// Identifies the change: equal in each delivery, different for any two changes.
+    #[cfg_attr(
+        not(any(feature = "http", feature = "kafka", feature = "nats")),
+        allow(dead_code, reason = "lines of files have none")
+    )]
     pub(super) fn id(&self) -> String {
         let keyspace: String = self.keyspace.escape_default().collect();
         format!("{}:{}:{keyspace}", self.at, self.n)
@@ -144,6 +152,7 @@ impl Batch {
         self.changes.push(change);
     }
 
+    #[cfg(feature = "server")]
     pub(super) fn len_max(&self) -> usize {
         self.len_max
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use redis::{ConnectionAddr, RedisError, Value};
 
-use super::change::{Batch, Described, Position};
-use super::source::{self, Filled, Source, Tried, Trouble, gap};
+use super::change::{Batch, Change, Described, Position};
+use super::source::{Filled, Source, Tried, Trouble, gap};
 use crate::failure::Failure;
 use crate::text::shown;
 
@@ -108,7 +108,8 @@ impl<'a> ServerSource<'a> {
         let last = changes.len().saturating_sub(1);
         for (n, change) in changes.into_iter().enumerate() {
             let described = self.described(change)?;
-            batch.push(source::change(at.clone(), n, described, self.all_hex)?.seal(n == last));
+            let change = Change::new(at.clone(), n as u64, described, self.all_hex);
+            batch.push(change.map_err(|error| Trouble::stop(error.to_string()))?.seal(n == last));
         }
         Ok(())
     }

@@ -107,6 +107,10 @@ impl Settings {
     }
 
     /// Takes a number of seconds.
+    #[cfg_attr(
+        not(any(feature = "http", feature = "kafka", feature = "nats")),
+        allow(dead_code, reason = "files have no timeouts")
+    )]
     fn take_seconds(&mut self, name: &str, default: Duration) -> Result<Duration> {
         let Some(text) = self.take(name) else { return Ok(default) };
         let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use esker::{Error, Feed, FeedCommit, SeqNo};
 
-use super::change::{Batch, Change, Described, Position};
+use super::change::{Batch, Change, Position};
 use super::names::Names;
 use super::no_feed;
 use crate::args::Common;
@@ -214,9 +214,4 @@ impl Source for DirectorySource<'_> {
 /// Milliseconds since 1970.
 pub(super) fn millis(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
-
-/// Makes the change of a described one, with the error as trouble.
-pub(super) fn change(at: Position, n: usize, described: Described, all_hex: bool) -> Tried<Change> {
-    Change::new(at, n as u64, described, all_hex).map_err(|error| Trouble::stop(error.to_string()))
 }

@@ -1,5 +1,6 @@
 //! A Kafka broker, started by the test: `ESKER_KAFKA` names the directory of its jars. `cargo xtask sinks`
 //! runs this.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! A running server, followed by a process that is killed again and again.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,5 @@
 //! A NATS server, started by the test: `ESKER_NATS_SERVER` names its program. `cargo xtask sinks` runs this.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::process::{Command, Stdio};
 
