@@ -207,6 +207,9 @@ impl Turns {
                 }
             }
         }
+        while let Some(id) = self.waiters.take_retry(turn.now) {
+            self.retry(&mut turn, id);
+        }
         while let Some(job) = self.waiters.remove_due(turn.now) {
             self.end_wait(&mut turn, job, Woken::Timeout);
         }
@@ -230,7 +233,7 @@ impl Turns {
                         turn.early.push(job.take_replies());
                     }
                     turn.waits.push(job.session.client.clone());
-                    self.waiters.add(job, wait, turn.now);
+                    self.waiters.add(job, *wait, turn.now);
                     self.count_waiters();
                     return;
                 }
@@ -288,14 +291,14 @@ impl Turns {
         let attempt = turn.attempt(&mut job);
         job.session.turn.is_again = false;
         match attempt {
-            Err(Fail::Blocks(_)) => {
-                self.waiters.put_back(job);
+            Err(Fail::Blocks(wait)) => {
+                self.waiters.put_back(job, wait.again_at);
                 true
             }
             // A key of another type counts as missing.
             Err(Fail::WrongType) => {
                 job.out.truncate(mark);
-                self.waiters.put_back(job);
+                self.waiters.put_back(job, None);
                 false
             }
             _ => {

@@ -35,7 +35,7 @@ pub use self::collection::{Collection, Copied};
 pub use self::deadlines::{absent_from, expire_some_fields, is_absent};
 pub use self::list::{End, List};
 pub use self::sorted_set::{Scored, SortedSet, ZSpan};
-pub use self::stream::{Consumer, Entry, Group, Pending, Stream, StreamId, parse_count};
+pub use self::stream::{Consumer, Entry, Group, Pending, References, Stream, StreamId, parse_count};
 pub use self::verify::verify;
 pub use crate::store::database::Database;
 pub use crate::store::record::{Kind, Main};

@@ -83,7 +83,7 @@ pub fn streams_at(request: &Request) -> Option<usize> {
     while !request.is(at, "streams") {
         at += match request.get(at)?.to_ascii_lowercase().as_slice() {
             b"group" => 3,
-            b"count" | b"block" => 2,
+            b"count" | b"block" | b"claim" => 2,
             b"noack" => 1,
             _ => return None,
         };

@@ -35,6 +35,8 @@ mod sets;
 mod slots;
 mod sort;
 mod sorted_sets;
+mod stream_claims;
+mod stream_deletes;
 mod stream_groups;
 mod stream_info;
 mod stream_trim;

@@ -1,31 +1,43 @@
 //! Consumer groups of streams. Each entry goes to one consumer and stays pending until that consumer
 //! acknowledges it.
 
+use super::stream_claims::claim_idle;
 use super::stream_info::AddedCount;
-use super::streams::{Reading, bound, count, id, put_entries, reading};
+use super::streams::{Reading, bound, count, id, reading};
 use crate::base::events::Event;
 use crate::command::spec::Group::Stream as Streams;
 use crate::resp::Request;
 use crate::resp::fail::{Done, Fail, SYNTAX, Wait};
-use crate::resp::numbers::{int, parse_int};
+use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
 use crate::run::registry::row::*;
 use crate::store::Order;
-use crate::types::{Entry, Group, Pending, Stream, StreamId};
+use crate::types::{Group, Pending, Stream, StreamId};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("xack", -4, WRITE | FAST, FIRST, Streams, "key group id ...", "Acknowledges entries.", xack).each(KeyUse::DELETE),
-    command("xautoclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms from [count n] [justid]", "Takes over entries that another consumer has not acknowledged for a time.", xautoclaim),
-    command("xclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms id ... [idle ms] [time ms] [retrycount n] [force] [justid] [lastid id]", "Takes over entries of another consumer.", xclaim),
     command("xgroup", -2, WRITE | DENY_OOM, Keys::At(2, 2, 1), Streams, "create key group id [mkstream] [entriesread n] | setid key group id [entriesread n] | destroy key group | createconsumer key group consumer | delconsumer key group consumer", "Creates, changes and removes groups and consumers.", xgroup),
     command("xpending", -3, READ, FIRST, Streams, "key group [[idle ms] from to count [consumer]]", "Returns the entries that are not acknowledged.", xpending),
-    command("xreadgroup", -7, WRITE | BLOCKING, Keys::Streams, Streams, "group name consumer [count n] [block ms] [noack] streams key ... id ...", "Returns entries that no other consumer of the group gets, and waits for some.", xreadgroup).each(KeyUse::SHOW),
+    command("xreadgroup", -7, WRITE | BLOCKING, Keys::Streams, Streams, "group name consumer [count n] [block ms] [claim idle-ms] [noack] streams key ... id ...", "Returns entries that no other consumer of the group gets, with CLAIM also those that are pending for a time, and waits for some.", xreadgroup).each(KeyUse::SHOW),
 ];
 
-/// An entry of a consumer's history. The fields are none if the entry was removed.
-type History = (StreamId, Option<Vec<Vec<u8>>>);
+/// An entry in the reply of `XREADGROUP`.
+pub(super) struct Delivery {
+    pub id: StreamId,
+    /// None if the entry was removed.
+    pub fields: Option<Vec<Vec<u8>>>,
+    /// With `CLAIM`: milliseconds since the previous delivery, and number of previous deliveries.
+    pub before: Option<[u64; 2]>,
+}
+
+/// What a consumer gets from a stream.
+struct Delivered {
+    entries: Vec<Delivery>,
+    /// When the next pending entry can be claimed, in Unix milliseconds.
+    next: Option<u64>,
+}
 
 fn no_group(key: &[u8], group: &[u8]) -> Fail {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -33,7 +45,7 @@ fn no_group(key: &[u8], group: &[u8]) -> Fail {
 }
 
 /// Opens a stream and one of its groups.
-fn open(cx: &mut Cx<'_>, key: &[u8], name: &[u8]) -> Done<(Stream, Group)> {
+pub(super) fn open(cx: &mut Cx<'_>, key: &[u8], name: &[u8]) -> Done<(Stream, Group)> {
     let stream = Stream::open(cx, key)?.ok_or_else(|| no_group(key, name))?;
     let group = stream.group(cx, name)?.ok_or_else(|| no_group(key, name))?;
     Ok((stream, group))
@@ -132,7 +144,7 @@ fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 /// Records a request of a consumer. Creates the consumer if needed, and updates its active time if it got
 /// entries.
-fn note_consumer(
+pub(super) fn note_consumer(
     cx: &mut Cx<'_>,
     stream: &mut Stream,
     key: &[u8],
@@ -162,7 +174,7 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     let reader = (&request[2], &request[3]);
     let reading = reading(request, 4)?;
-    let mut found: Vec<(&[u8], Vec<History>)> = Vec::new();
+    let (mut found, mut again_at) = (Vec::new(), None::<u64>);
     let (mut waits, keys) = (true, request.from(reading.first).take(reading.len).collect::<Vec<_>>());
     for (n, key) in keys.iter().copied().enumerate() {
         let word = &request[reading.first + reading.len + n];
@@ -177,8 +189,8 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
             return Err("ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set.".into());
         }
         let entries = if word == b">" {
-            let Some(from) = group.last.next() else { continue };
-            let entries = deliver(cx, &mut stream, group, (from, key), reader, &reading)?;
+            let Delivered { entries, next } = deliver(cx, &mut stream, (group, key), reader, &reading)?;
+            again_at = again_at.into_iter().chain(next).min();
             Some(entries).filter(|entries| !entries.is_empty())
         } else {
             waits = false;
@@ -191,29 +203,39 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     match reading.block {
         Some(ms) if waits && found.is_empty() => {
             let keys = keys.into_iter().map(<[u8]>::to_vec).collect();
-            let class = Some([b"group ", reader.0].concat());
-            return Err(Fail::Blocks(Wait { keys, ms, instead: None, class, minds_changes: true }));
+            // Readers that claim at other times get other entries.
+            let claim = reading.claim.map_or(String::new(), |least| format!("claim {least} "));
+            let class = Some([claim.as_bytes(), b"group ", reader.0].concat());
+            let wait = Wait { keys, ms, instead: None, class, minds_changes: true, again_at };
+            return Err(Fail::Blocks(Box::new(wait)));
         }
         _ if found.is_empty() => cx.out.null_array(),
-        _ => put_histories(cx, found),
+        _ => put_deliveries(cx, found),
     }
     Ok(())
 }
 
 /// Names of a group and of a consumer.
-type Reader<'r> = (&'r [u8], &'r [u8]);
+pub(super) type Reader<'r> = (&'r [u8], &'r [u8]);
 
-/// Delivers new entries to a consumer, starting at an id. They become pending.
+/// Delivers entries to a consumer: with `CLAIM` those that are idle, then new ones, which become pending.
 fn deliver(
     cx: &mut Cx<'_>,
     stream: &mut Stream,
-    mut group: Group,
-    (from, key): (StreamId, &[u8]),
+    (mut group, key): (Group, &[u8]),
     (name, consumer): Reader<'_>,
     reading: &Reading,
-) -> Done<Vec<History>> {
-    let entries = stream.entries(cx, from, StreamId::MAX, Order::Up, reading.count)?;
-    note_consumer(cx, stream, key, name, consumer, !entries.is_empty())?;
+) -> Done<Delivered> {
+    let (mut found, next) = match reading.claim {
+        Some(least) if group.pending > 0 => claim_idle(cx, stream, (name, consumer), least, reading.count)?,
+        _ => (Vec::new(), None),
+    };
+    let left = reading.count - found.len();
+    let entries = match group.last.next() {
+        Some(from) => stream.entries(cx, from, StreamId::MAX, Order::Up, left)?,
+        None => Vec::new(),
+    };
+    note_consumer(cx, stream, key, name, consumer, !(entries.is_empty() && found.is_empty()))?;
     if let Some((last, _)) = entries.last() {
         let added = AddedCount::of(cx, stream)?;
         let ids = entries.iter().map(|(id, _)| *id);
@@ -225,7 +247,9 @@ fn deliver(
         let pending = Pending { id: *id, consumer: consumer.to_vec(), delivered: cx.now, count: 1 };
         stream.put_pending(cx, name, &pending)?;
     }
-    Ok(entries.into_iter().map(|(id, fields)| (id, Some(fields))).collect())
+    let before = reading.claim.map(|_| [0, 0]);
+    found.extend(entries.into_iter().map(|(id, fields)| Delivery { id, fields: Some(fields), before }));
+    Ok(Delivered { entries: found, next })
 }
 
 /// Delivers pending entries to their consumer again, starting at an id.
@@ -235,7 +259,7 @@ fn deliver_again(
     (from, key): (StreamId, &[u8]),
     (name, consumer): Reader<'_>,
     count: usize,
-) -> Done<Vec<History>> {
+) -> Done<Vec<Delivery>> {
     let mut entries = Vec::new();
     for mut pending in stream.pending_of(cx, (name, consumer), (from, StreamId::MAX), count)? {
         let fields = stream.entry(cx, pending.id)?;
@@ -244,19 +268,19 @@ fn deliver_again(
             pending.count += 1;
             stream.put_pending(cx, name, &pending)?;
         }
-        entries.push((pending.id, fields));
+        entries.push(Delivery { id: pending.id, fields, before: None });
     }
     note_consumer(cx, stream, key, name, consumer, !entries.is_empty())?;
     Ok(entries)
 }
 
-fn put_histories(cx: &mut Cx<'_>, found: Vec<(&[u8], Vec<History>)>) {
+fn put_deliveries(cx: &mut Cx<'_>, found: Vec<(&[u8], Vec<Delivery>)>) {
     cx.out.begin_lists(found.len());
     for (key, entries) in found {
         cx.out.begin_list_of(key);
         cx.out.array(entries.len());
-        for (id, fields) in entries {
-            cx.out.array(2);
+        for Delivery { id, fields, before } in entries {
+            cx.out.array(if before.is_some() { 4 } else { 2 });
             cx.out.bulk(id.to_string().as_bytes());
             match fields {
                 Some(fields) => {
@@ -265,6 +289,7 @@ fn put_histories(cx: &mut Cx<'_>, found: Vec<(&[u8], Vec<History>)>) {
                 }
                 None => cx.out.null_array(),
             }
+            before.into_iter().flatten().for_each(|n| cx.out.int(n as i64));
         }
     }
 }
@@ -351,139 +376,5 @@ fn summary(cx: &mut Cx<'_>, stream: &Stream, name: &[u8]) -> Done {
         cx.out.bulk(&consumer.name);
         cx.out.bulk(consumer.pending.to_string().as_bytes());
     }
-    Ok(())
-}
-
-/// Replies with claimed entries, or only with their ids.
-fn put_claimed(cx: &mut Cx<'_>, claimed: &[Entry], only_ids: bool) {
-    if !only_ids {
-        return put_entries(cx, claimed);
-    }
-    cx.out.array(claimed.len());
-    claimed.iter().for_each(|(id, _)| cx.out.bulk(id.to_string().as_bytes()));
-}
-
-fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let (key, name, consumer) = (&request[1], &request[2], &request[3]);
-    let least = int(&request[4]).map_err(|_| "ERR Invalid min-idle-time argument for XCLAIM")?.max(0) as u64;
-    let mut ids = Vec::new();
-    let mut at = 5;
-    while let Some(id) = request.get(at).and_then(|word| StreamId::parse(word, 0)) {
-        ids.push(id);
-        at += 1;
-    }
-    let (mut delivered, mut retries, mut force, mut only_ids) = (cx.now, None, false, false);
-    let mut delivered_last = None;
-    while at < request.len() {
-        let value =
-            || parse_int(request.get(at + 1).unwrap_or_default()).ok_or(crate::resp::fail::NO_INTEGER);
-        match request[at].to_ascii_lowercase().as_slice() {
-            b"force" => force = true,
-            b"justid" => only_ids = true,
-            b"idle" => {
-                delivered = cx.now.saturating_sub(value()?.max(0) as u64);
-                at += 1;
-            }
-            b"time" => {
-                delivered = (value()?.max(0) as u64).min(cx.now);
-                at += 1;
-            }
-            b"retrycount" => {
-                retries = u64::try_from(value()?).ok();
-                at += 1;
-            }
-            b"lastid" => {
-                delivered_last = Some(id(request.get(at + 1).unwrap_or_default(), 0)?);
-                at += 1;
-            }
-            _ if ids.is_empty() => return Err(super::streams::BAD_ID.into()),
-            _ => {
-                let word = String::from_utf8_lossy(&request[at]).into_owned();
-                return Err(Fail::text(format!("ERR Unrecognized XCLAIM option '{word}'")));
-            }
-        }
-        at += 1;
-    }
-    let (mut stream, _) = open(cx, key, name)?;
-    stream.advance_group(cx, name, delivered_last)?;
-    let mut claimed = Vec::new();
-    for id in ids {
-        let fields = stream.entry(cx, id)?;
-        let pending = match (stream.pending(cx, name, id)?, &fields) {
-            (Some(pending), _) => pending,
-            (None, Some(_)) if force => Pending { id, consumer: consumer.to_vec(), delivered: 0, count: 1 },
-            (None, _) => continue,
-        };
-        let Some(fields) = fields else {
-            stream.acknowledge(cx, name, id)?;
-            continue;
-        };
-        if cx.now.saturating_sub(pending.delivered) < least {
-            continue;
-        }
-        let count = retries.unwrap_or(pending.count + u64::from(!only_ids));
-        let taken = Pending { id, consumer: consumer.to_vec(), delivered, count };
-        stream.put_pending(cx, name, &taken)?;
-        claimed.push((id, fields));
-    }
-    note_consumer(cx, &mut stream, key, name, consumer, !claimed.is_empty())?;
-    stream.save_groups(cx)?;
-    put_claimed(cx, &claimed, only_ids);
-    Ok(())
-}
-
-/// Maximum count of `XAUTOCLAIM`.
-const COUNT_MAX: usize = usize::MAX >> 5;
-
-fn xautoclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let (key, name, consumer) = (&request[1], &request[2], &request[3]);
-    let least =
-        int(&request[4]).map_err(|_| "ERR Invalid min-idle-time argument for XAUTOCLAIM")?.max(0) as u64;
-    let from = bound(&request[5], true)?;
-    let (mut limit, mut only_ids) = (100, false);
-    let mut at = 6;
-    while at < request.len() {
-        if request.is(at, "justid") {
-            only_ids = true;
-            at += 1;
-        } else if request.is(at, "count") && at + 1 < request.len() {
-            let given = int(&request[at + 1]).ok().and_then(|n| usize::try_from(n).ok());
-            limit = given.filter(|n| (1..=COUNT_MAX).contains(n)).ok_or("ERR COUNT must be > 0")?;
-            at += 2;
-        } else {
-            return Err(SYNTAX.into());
-        }
-    }
-    let (mut stream, _) = open(cx, key, name)?;
-    let (mut claimed, mut gone, mut next) = (Vec::new(), Vec::new(), StreamId::default());
-    let (mut looked_at, most) = (0, limit * 10);
-    let range = (from, StreamId::MAX, Order::Up);
-    for pending in stream.pending_between(cx, name, range, most + 1, |_| true)? {
-        // Removed entries count as well, because the reply lists them.
-        if claimed.len() + gone.len() == limit || looked_at == most {
-            next = pending.id;
-            break;
-        }
-        looked_at += 1;
-        let Some(fields) = stream.entry(cx, pending.id)? else {
-            stream.acknowledge(cx, name, pending.id)?;
-            gone.push(pending.id);
-            continue;
-        };
-        if cx.now.saturating_sub(pending.delivered) < least {
-            continue;
-        }
-        let count = pending.count + u64::from(!only_ids);
-        let taken = Pending { id: pending.id, consumer: consumer.to_vec(), delivered: cx.now, count };
-        stream.put_pending(cx, name, &taken)?;
-        claimed.push((pending.id, fields));
-    }
-    note_consumer(cx, &mut stream, key, name, consumer, !claimed.is_empty())?;
-    stream.save_groups(cx)?;
-    cx.out.array(3);
-    cx.out.bulk(next.to_string().as_bytes());
-    put_claimed(cx, &claimed, only_ids);
-    cx.out.array(gone.len());
-    gone.iter().for_each(|id| cx.out.bulk(id.to_string().as_bytes()));
     Ok(())
 }

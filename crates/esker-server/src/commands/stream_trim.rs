@@ -1,16 +1,38 @@
-//! Trimming of streams: the options of `XTRIM`, which `XADD` shares.
+//! Trimming of streams: the options of `XTRIM`, which `XADD` shares, and what removals do to consumer groups.
 
 use super::streams::id;
 use crate::resp::Request;
 use crate::resp::fail::{Done, SYNTAX};
 use crate::resp::numbers::int;
 use crate::run::cx::Cx;
-use crate::store::Order;
-use crate::types::{Stream, StreamId};
+use crate::types::{References, Stream, StreamId};
 
 /// Number of entries that an approximate trim (`~`) removes as a unit, and the default maximum per command.
 const PIECE: usize = 100;
 const LIMIT: u64 = 100 * PIECE as u64;
+
+/// What a removal does to entries that consumer groups refer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Removal {
+    /// Removes entries, and keeps them pending.
+    KeepReferences,
+    /// Removes entries, and acknowledges them in all groups.
+    RemoveReferences,
+    /// Removes only entries that all groups have delivered and acknowledged.
+    Acknowledged,
+}
+
+impl Removal {
+    /// Parses the word of an option.
+    pub(super) fn named(word: &[u8]) -> Option<Self> {
+        match word.to_ascii_lowercase().as_slice() {
+            b"keepref" => Some(Removal::KeepReferences),
+            b"delref" => Some(Removal::RemoveReferences),
+            b"acked" => Some(Removal::Acknowledged),
+            _ => None,
+        }
+    }
+}
 
 /// Which entries to keep.
 #[derive(Clone, Copy)]
@@ -25,11 +47,18 @@ pub(super) struct Trim {
     keep: Option<Keep>,
     is_about: bool,
     limit: Option<u64>,
+    removal: Option<Removal>,
 }
 
 impl Trim {
     /// Parses an option with its value. Returns the number of words, or none if it is another word.
     pub(super) fn option(&mut self, request: &Request, at: usize) -> Done<Option<usize>> {
+        if let Some(removal) = request.get(at).and_then(Removal::named) {
+            return match self.removal.replace(removal) {
+                None => Ok(Some(1)),
+                Some(_) => Err(SYNTAX.into()),
+            };
+        }
         if at + 1 >= request.len() {
             return Ok(None);
         }
@@ -88,26 +117,54 @@ impl Trim {
 
     /// Removes the entries that are not kept, and returns their number. An approximate trim may remove fewer.
     pub(super) fn run(&self, cx: &mut Cx<'_>, stream: &mut Stream) -> Done<u64> {
-        let (to, count) = match self.keep {
-            None => (None, 0),
-            Some(Keep::Newest(n)) => (Some(StreamId::MAX), stream.len().saturating_sub(n)),
-            Some(Keep::From(id)) => (id.previous(), u64::MAX),
+        let Some(keep) = self.keep else { return Ok(0) };
+        let references = match self.removal {
+            None | Some(Removal::KeepReferences) => None,
+            Some(_) => Some(stream.references(cx)?),
         };
-        let Some(to) = to else { return Ok(0) };
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let mut old = stream.entries(cx, StreamId::default(), to, Order::Up, count)?;
-        if self.is_about {
-            let limit = self.limit.map_or(LIMIT, |limit| if limit == 0 { u64::MAX } else { limit });
-            let most = old.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
-            // The last unit may be incomplete if all entries are removed.
-            if most < old.len() || (old.len() as u64) < stream.len() {
-                old.truncate(most / PIECE * PIECE);
-            }
-        }
-        for (id, _) in &old {
+        let old = self.old(cx, stream, keep, references.as_ref())?;
+        for id in &old {
             stream.remove(cx, *id)?;
+            if let (Some(references), Some(Removal::RemoveReferences)) = (&references, self.removal) {
+                stream.acknowledge_everywhere(cx, references, *id)?;
+            }
         }
         // Like in Redis, only XDEL updates the largest removed id.
         Ok(old.len() as u64)
+    }
+
+    /// Returns the entries to remove.
+    fn old(
+        &self,
+        cx: &Cx<'_>,
+        stream: &Stream,
+        keep: Keep,
+        references: Option<&References>,
+    ) -> Done<Vec<StreamId>> {
+        let (to, count) = match keep {
+            Keep::Newest(n) => (Some(StreamId::MAX), stream.len().saturating_sub(n)),
+            Keep::From(id) => (id.previous(), u64::MAX),
+        };
+        let Some(mut to) = to else { return Ok(Vec::new()) };
+        let acknowledged = references.filter(|_| self.removal == Some(Removal::Acknowledged));
+        if let Some(references) = acknowledged {
+            to = to.min(references.delivered);
+        }
+        let limit = match self.is_about {
+            true => self.limit.map_or(LIMIT, |limit| if limit == 0 { u64::MAX } else { limit }),
+            false => u64::MAX,
+        };
+        // One more shows whether the limit cuts.
+        let count = usize::try_from(count.min(limit.saturating_add(1))).unwrap_or(usize::MAX);
+        let mut old = stream.ids_until(cx, to, count, |id| match acknowledged {
+            Some(references) => Ok(!stream.is_referenced(cx, references, id)?),
+            None => Ok(true),
+        })?;
+        let most = old.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
+        // An approximate trim removes whole units. The last one may be incomplete if all entries are removed.
+        if self.is_about && (most < old.len() || (old.len() as u64) < stream.len()) {
+            old.truncate(most / PIECE * PIECE);
+        }
+        Ok(old)
     }
 }

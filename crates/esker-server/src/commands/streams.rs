@@ -13,14 +13,14 @@ use crate::types::{Entry, Stream, StreamId, parse_count};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("xadd", -5, WRITE | DENY_OOM | FAST, FIRST, Streams, "key [nomkstream] [maxlen|minid [=|~] n [limit n]] *|id field value ...", "Adds an entry.", xadd),
+    command("xadd", -5, WRITE | DENY_OOM | FAST, FIRST, Streams, "key [nomkstream] [keepref|delref|acked] [maxlen|minid [=|~] n [limit n]] *|id field value ...", "Adds an entry.", xadd),
     command("xdel", -3, WRITE | FAST, FIRST, Streams, "key id ...", "Removes entries.", xdel).each(KeyUse::DELETE),
     command("xlen", 2, READ | FAST | ONE, FIRST, Streams, "key", "Returns the number of entries.", xlen).each(KeyUse::LOOK),
     command("xrange", -4, READ, FIRST, Streams, "key from to [count n]", "Returns the entries of a range.", |cx, r| xrange(cx, r, Order::Up)),
     command("xread", -4, BLOCKING | SEQUENCED, Keys::Streams, Streams, "[count n] [block ms] streams key ... id ...", "Returns the entries after the given ids, and waits for some.", xread).in_categories(&["stream", "read"]),
     command("xrevrange", -4, READ, FIRST, Streams, "key to from [count n]", "Returns the entries of a range, last first.", |cx, r| xrange(cx, r, Order::Down)),
     command("xsetid", -3, WRITE | DENY_OOM | FAST, FIRST, Streams, "key id [entriesadded n] [maxdeletedid id]", "Sets the last id of a stream.", xsetid),
-    command("xtrim", -4, WRITE, FIRST, Streams, "key maxlen|minid [=|~] n [limit n]", "Removes the oldest entries.", xtrim).each(KeyUse::DELETE),
+    command("xtrim", -4, WRITE, FIRST, Streams, "key maxlen|minid [=|~] n [limit n] [keepref|delref|acked]", "Removes the oldest entries.", xtrim).each(KeyUse::DELETE),
 ];
 
 pub(super) const BAD_ID: &str = "ERR Invalid stream ID specified as stream command argument";
@@ -193,13 +193,15 @@ pub(super) struct Reading {
     pub count: usize,
     pub block: Option<u64>,
     pub no_ack: bool,
+    /// The idle time, in milliseconds, from which pending entries are claimed.
+    pub claim: Option<u64>,
     /// Position of the first key, and number of keys.
     pub first: usize,
     pub len: usize,
 }
 
 pub(super) fn reading(request: &Request, mut at: usize) -> Done<Reading> {
-    let (mut count, mut block, mut no_ack) = (usize::MAX, None, false);
+    let (mut count, mut block, mut no_ack, mut claim) = (usize::MAX, None, false, None);
     while !request.is(at, "streams") {
         let value = request.get(at + 1);
         if request.is(at, "count") {
@@ -207,6 +209,10 @@ pub(super) fn reading(request: &Request, mut at: usize) -> Done<Reading> {
             at += 2;
         } else if request.is(at, "block") {
             block = Some(timeout_ms(value.ok_or(SYNTAX)?)?);
+            at += 2;
+        } else if request.is(at, "claim") {
+            let idle = int(value.ok_or(SYNTAX)?).map_err(|_| "ERR min-idle-time is not an integer")?;
+            claim = Some(u64::try_from(idle).map_err(|_| "ERR min-idle-time must be a positive integer")?);
             at += 2;
         } else if request.is(at, "noack") {
             no_ack = true;
@@ -224,7 +230,7 @@ pub(super) fn reading(request: &Request, mut at: usize) -> Done<Reading> {
             "ERR Unbalanced '{name}' list of streams: for each stream key an ID or {what} must be specified."
         )));
     }
-    Ok(Reading { count, block, no_ack, first: at + 1, len: words / 2 })
+    Ok(Reading { count, block, no_ack, claim, first: at + 1, len: words / 2 })
 }
 
 /// Replies with pairs of keys and entries.
@@ -240,6 +246,9 @@ fn xread(cx: &mut Cx<'_>, request: &Request) -> Done {
     let reading = reading(request, 1)?;
     if reading.no_ack {
         return Err("ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.".into());
+    }
+    if reading.claim.is_some() {
+        return Err("ERR The CLAIM option is only supported by XREADGROUP. You called XREAD instead.".into());
     }
     let mut found = Vec::new();
     let mut words = request.tail(0).iter().map(|word| word.to_vec()).collect::<Vec<_>>();
@@ -276,13 +285,8 @@ fn xread(cx: &mut Cx<'_>, request: &Request) -> Done {
     match reading.block {
         Some(ms) => {
             let keys = request.from(reading.first).take(reading.len).map(<[u8]>::to_vec).collect();
-            Err(Fail::Blocks(Wait {
-                keys,
-                ms,
-                instead: Some(Request::of(words)),
-                class: None,
-                minds_changes: false,
-            }))
+            let instead = Some(Request::of(words));
+            Err(Fail::Blocks(Box::new(Wait { keys, ms, instead, ..Wait::default() })))
         }
         None => {
             cx.out.null_array();

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use super::{
     acl, bits, connection, dump, elections, expiry, geo, hash_fields, hashes, hyper_log_logs, inside, keys,
     latency, list_pops, lists, operations, ordered, pubsub, replication, rows, scan, scripts, server, sets,
-    slots, sort, sorted_sets, stream_groups, stream_info, streams, string_conditions, strings, transactions,
+    slots, sort, sorted_sets, stream_claims, stream_deletes, stream_groups, stream_info, streams,
+    string_conditions, strings, transactions,
 };
 use crate::command::spec::{self, Spec, Specs};
 #[cfg(test)]
@@ -35,6 +36,8 @@ static TABLES: &[&[Command]] = &[
     list_pops::TABLE,
     streams::TABLE,
     stream_groups::TABLE,
+    stream_claims::TABLE,
+    stream_deletes::TABLE,
     stream_info::TABLE,
     pubsub::TABLE,
     transactions::TABLE,
@@ -129,6 +132,7 @@ mod tests {
         // Values of options are not keys, whatever their text is.
         assert_eq!(find("xreadgroup group streams c streams a >"), "a");
         assert_eq!(find("xreadgroup group g streams count 1 noack streams a b > >"), "a b");
+        assert_eq!(find("xreadgroup group g c claim 5 streams a >"), "a");
         assert_eq!(find("xreadgroup group g c streams a b >"), "");
         assert_eq!(find("xread block 5 count 1 streams streams 0"), "streams");
         assert_eq!(find("xread x streams a 0"), "");

@@ -21,11 +21,11 @@ pub enum Fail {
     /// Error of the store.
     Store(Error),
     /// There is no data yet. The command waits if it may.
-    Blocks(Wait),
+    Blocks(Box<Wait>),
 }
 
 /// What a command waits for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Wait {
     /// The keys, in the order in which they are checked.
     pub keys: Vec<Vec<u8>>,
@@ -37,6 +37,8 @@ pub struct Wait {
     pub class: Option<Vec<u8>>,
     /// Whether to run again after any change of the keys. The command fails if what it reads is gone.
     pub minds_changes: bool,
+    /// When to run again even if no key has changed, in Unix milliseconds.
+    pub again_at: Option<u64>,
 }
 
 /// Result of a command's function. On success the reply is already written.
@@ -65,12 +67,12 @@ impl Fail {
     pub fn blocks(keys: Vec<&[u8]>, ms: u64, class: &str) -> Self {
         let keys = keys.into_iter().map(<[u8]>::to_vec).collect();
         let class = Some(class.as_bytes().to_vec());
-        Fail::Blocks(Wait { keys, ms, instead: None, class, minds_changes: false })
+        Fail::Blocks(Box::new(Wait { keys, ms, class, ..Wait::default() }))
     }
 
     /// Makes the command wait for something other than keys, and then run again.
     pub fn waits(ms: u64) -> Self {
-        Fail::Blocks(Wait { keys: Vec::new(), ms, instead: None, class: None, minds_changes: false })
+        Fail::Blocks(Box::new(Wait { ms, ..Wait::default() }))
     }
 
     /// The text of the error reply.

@@ -16,6 +16,8 @@ struct Waiting {
     keys: Vec<(usize, Vec<u8>)>,
     /// Milliseconds since 1970.
     deadline: Option<u64>,
+    /// When to retry it, in milliseconds since 1970.
+    again_at: Option<u64>,
     arrival: u64,
     minds_changes: bool,
     /// Jobs of one class get the same from a key: if one has to keep waiting, so do the others.
@@ -28,6 +30,8 @@ pub struct Waiters {
     waiting: HashMap<u64, Waiting>,
     by_key: HashMap<(usize, Vec<u8>), BTreeSet<Arrival>>,
     deadlines: BTreeSet<(u64, u64)>,
+    /// When to retry jobs whose keys do not change.
+    retries: BTreeSet<(u64, u64)>,
     next_arrival: u64,
     /// Number of jobs that retry after any change of their keys.
     minding: usize,
@@ -45,9 +49,11 @@ impl Waiters {
         }
         let deadline = (wait.ms > 0).then(|| now.saturating_add(wait.ms));
         self.deadlines.extend(deadline.map(|at| (at, id)));
-        let Wait { class, minds_changes, .. } = wait;
+        let Wait { class, minds_changes, again_at, .. } = wait;
+        self.retries.extend(again_at.map(|at| (at, id)));
         self.minding += usize::from(minds_changes);
-        self.waiting.insert(id, Waiting { job: Some(job), keys, deadline, arrival, minds_changes, class });
+        let waiting = Waiting { job: Some(job), keys, deadline, again_at, arrival, minds_changes, class };
+        self.waiting.insert(id, waiting);
     }
 
     /// Returns the connections that wait for a key, in order of arrival.
@@ -89,11 +95,16 @@ impl Waiters {
         self.waiting.get_mut(&id)?.job.take()
     }
 
-    /// Returns a job that still has to wait.
-    pub fn put_back(&mut self, job: Box<Job>) {
-        if let Some(waiting) = self.waiting.get_mut(&job.session.client.id) {
-            waiting.job = Some(job);
+    /// Returns a job that still has to wait, and is retried at a time in any case.
+    pub fn put_back(&mut self, job: Box<Job>, again_at: Option<u64>) {
+        let id = job.session.client.id;
+        let Some(waiting) = self.waiting.get_mut(&id) else { return };
+        waiting.job = Some(job);
+        let before = std::mem::replace(&mut waiting.again_at, again_at);
+        if let Some(at) = before {
+            self.retries.remove(&(at, id));
         }
+        self.retries.extend(again_at.map(|at| (at, id)));
     }
 
     /// Removes a job that has stopped waiting.
@@ -110,6 +121,9 @@ impl Waiters {
         }
         if let Some(at) = waiting.deadline {
             self.deadlines.remove(&(at, id));
+        }
+        if let Some(at) = waiting.again_at {
+            self.retries.remove(&(at, id));
         }
         waiting.job
     }
@@ -128,9 +142,23 @@ impl Waiters {
         self.forget(id)
     }
 
-    /// Returns the earliest deadline, in milliseconds since 1970.
+    /// Returns the connection of a job that is due to be retried, once.
+    pub fn take_retry(&mut self, now: u64) -> Option<u64> {
+        let (at, id) = *self.retries.first()?;
+        if at > now {
+            return None;
+        }
+        self.retries.remove(&(at, id));
+        if let Some(waiting) = self.waiting.get_mut(&id) {
+            waiting.again_at = None;
+        }
+        Some(id)
+    }
+
+    /// Returns when the next job is to be retried or times out, in milliseconds since 1970.
     pub fn deadline(&self) -> Option<u64> {
-        self.deadlines.first().map(|(at, _)| *at)
+        let first = |times: &BTreeSet<(u64, u64)>| times.first().map(|(at, _)| *at);
+        first(&self.deadlines).into_iter().chain(first(&self.retries)).min()
     }
 
     /// Returns the number of waiting jobs.

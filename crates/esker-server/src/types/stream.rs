@@ -14,10 +14,12 @@
 //! Ids only grow.
 
 pub(in crate::types) mod groups;
+mod references;
 
 use std::ops::{Bound, ControlFlow};
 
 pub use self::groups::{Consumer, Group, Pending};
+pub use self::references::References;
 use super::collection::Collection;
 use crate::resp::fail::Done;
 use crate::resp::numbers::parse_int;

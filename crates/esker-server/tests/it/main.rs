@@ -44,6 +44,7 @@ mod safety;
 #[cfg(feature = "lua")]
 mod scripts;
 mod seam;
+mod streams;
 mod string_conditions;
 #[cfg(feature = "tls")]
 mod tls;

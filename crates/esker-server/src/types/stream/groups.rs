@@ -67,7 +67,7 @@ fn group_key(group: &[u8]) -> Vec<u8> {
     [&[GROUP], group].concat()
 }
 
-fn in_group(kind: u8, group: &[u8], rest: &[u8]) -> Vec<u8> {
+pub(super) fn in_group(kind: u8, group: &[u8], rest: &[u8]) -> Vec<u8> {
     [&[kind][..], &(group.len() as u32).to_be_bytes(), group, rest].concat()
 }
 
@@ -345,6 +345,11 @@ impl Stream {
             self.parts.put(cx, &sub, &[kept, &count.to_le_bytes()].concat())?;
         }
         Ok(())
+    }
+
+    /// Returns whether pending entries were added or removed since the stream was opened.
+    pub fn has_changed_groups(&self) -> bool {
+        !self.counts.0.is_empty()
     }
 
     /// Saves changes that only concern groups. Watchers of the key are not notified.
