@@ -4,7 +4,7 @@ use super::strings::STRING_BYTES_MAX;
 use crate::base::events::Event;
 use crate::command::spec::Group::Bitmap;
 use crate::resp::Request;
-use crate::resp::fail::{Done, SYNTAX};
+use crate::resp::fail::{Done, Fail, SYNTAX};
 use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
@@ -15,7 +15,7 @@ pub(super) const TABLE: &[Command] = &[
     command("bitcount", -2, READ, FIRST, Bitmap, "key [start end [byte|bit]]", "Counts the bits that are 1.", bitcount),
     command("bitfield", -2, WRITE | DENY_OOM, FIRST, Bitmap, "key [get type at] [overflow wrap|sat|fail] [set type at n] [incrby type at n] ...", "Reads and writes integers of any width in a string.", |cx, r| super::bit_fields::bitfield(cx, r, false)).uses(Uses::Asked(uses::of_bitfield)),
     command("bitfield_ro", -2, READ | FAST, FIRST, Bitmap, "key [get type at] ...", "Reads integers of any width in a string.", |cx, r| super::bit_fields::bitfield(cx, r, true)),
-    command("bitop", -4, WRITE | DENY_OOM, Keys::At(2, -1, 1), Bitmap, "and|or|xor|not to key ...", "Combines strings bit by bit.", bitop).uses(Uses::STORE_FIRST),
+    command("bitop", -4, WRITE | DENY_OOM, Keys::At(2, -1, 1), Bitmap, "and|or|xor|not|diff|diff1|andor|one to key ...", "Combines strings bit by bit.", bitop).uses(Uses::STORE_FIRST),
     command("bitpos", -3, READ, FIRST, Bitmap, "key 0|1 [start [end [byte|bit]]]", "Returns the position of the first bit with this value.", bitpos),
     command("getbit", 3, READ | FAST | ONE, FIRST, Bitmap, "key at", "Returns a bit.", getbit),
     command("setbit", 4, WRITE | DENY_OOM, FIRST, Bitmap, "key at 0|1", "Sets a bit and returns its old value.", setbit).each(KeyUse::SHOW_UPDATE),
@@ -181,6 +181,30 @@ enum Op {
     Or,
     Xor,
     Not,
+    /// Bits of the first that no other has.
+    Diff,
+    /// Bits of the others that the first does not have.
+    Diff1,
+    /// Bits that the first and one of the others have.
+    AndOr,
+    /// Bits that exactly one has.
+    One,
+}
+
+impl Op {
+    fn named(word: &[u8]) -> Option<Self> {
+        Some(match word.to_ascii_lowercase().as_slice() {
+            b"and" => Op::And,
+            b"or" => Op::Or,
+            b"xor" => Op::Xor,
+            b"not" => Op::Not,
+            b"diff" => Op::Diff,
+            b"diff1" => Op::Diff1,
+            b"andor" => Op::AndOr,
+            b"one" => Op::One,
+            _ => return None,
+        })
+    }
 }
 
 /// Bytes that are combined between two checks of a script's time limit.
@@ -201,41 +225,67 @@ fn combine(cx: &Cx<'_>, bytes: &mut Vec<u8>, other: &[u8], op: Op) -> Done {
         match op {
             Op::And => pairs.for_each(|(to, from)| *to &= from),
             Op::Or => pairs.for_each(|(to, from)| *to |= from),
-            Op::Xor | Op::Not => pairs.for_each(|(to, from)| *to ^= from),
+            Op::Diff => pairs.for_each(|(to, from)| *to &= !from),
+            _ => pairs.for_each(|(to, from)| *to ^= from),
         }
     }
     Ok(())
 }
 
-fn bitop(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let to = &request[2];
-    let op = match request[1].to_ascii_lowercase().as_slice() {
-        b"and" => Op::And,
-        b"or" => Op::Or,
-        b"xor" => Op::Xor,
-        b"not" => Op::Not,
-        _ => {
-            request.from(3).try_for_each(|key| cx.string(key).map(drop))?;
-            return Err(SYNTAX.into());
-        }
+/// Combines the strings of a request. Only one input besides results is in memory at a time
+/// (command_memory.1).
+fn combined(cx: &mut Cx<'_>, request: &Request, op: Op) -> Done<Vec<u8>> {
+    // What combines the others, and then the result with the first.
+    let (each, last) = match op {
+        Op::Diff1 => (Op::Or, Some(Op::Diff)),
+        Op::AndOr => (Op::Or, Some(Op::And)),
+        op => (op, None),
     };
-    // Only one input besides the result is in memory at a time (command_memory.1).
-    let mut bytes = cx.bytes(&request[3])?.1;
-    for key in request.from(4) {
+    let first = if last.is_some() { 4 } else { 3 };
+    let mut bytes = cx.bytes(&request[first])?.1;
+    let mut several = Vec::new();
+    for key in request.from(first + 1) {
         let other = cx.string(key)?;
-        if op != Op::Not {
-            combine(cx, &mut bytes, other.as_ref().map_or(b"", Main::text), op)?;
+        let other = other.as_ref().map_or(b"".as_slice(), Main::text);
+        if op == Op::One {
+            cx.gather(other.len())?;
+            let mut shared = bytes.clone();
+            combine(cx, &mut shared, other, Op::And)?;
+            combine(cx, &mut several, &shared, Op::Or)?;
+            combine(cx, &mut bytes, other, Op::Or)?;
+            combine(cx, &mut bytes, &several, Op::Diff)?;
+        } else {
+            combine(cx, &mut bytes, other, each)?;
         }
     }
+    if let Some(last) = last {
+        let other = cx.string(&request[3])?;
+        combine(cx, &mut bytes, other.as_ref().map_or(b"", Main::text), last)?;
+    }
     if op == Op::Not {
-        if request.len() > 4 {
-            return Err("ERR BITOP NOT must be called with a single source key.".into());
-        }
         for piece in bytes.chunks_mut(PIECE) {
             cx.step(piece.len())?;
             piece.iter_mut().for_each(|byte| *byte = !*byte);
         }
     }
+    Ok(bytes)
+}
+
+fn bitop(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let to = &request[2];
+    let Some(op) = Op::named(&request[1]) else {
+        request.from(3).try_for_each(|key| cx.string(key).map(drop))?;
+        return Err(SYNTAX.into());
+    };
+    if op == Op::Not && request.len() > 4 {
+        request.from(3).try_for_each(|key| cx.string(key).map(drop))?;
+        return Err("ERR BITOP NOT must be called with a single source key.".into());
+    }
+    if matches!(op, Op::Diff | Op::Diff1 | Op::AndOr) && request.len() < 5 {
+        let name = String::from_utf8_lossy(&request[1]).to_uppercase();
+        return Err(Fail::text(format!("ERR BITOP {name} must be called with at least two source keys.")));
+    }
+    let bytes = combined(cx, request, op)?;
     let old = cx.main(to)?;
     match (&old, bytes.is_empty()) {
         (_, false) => {

@@ -16,7 +16,7 @@ use crate::store::Span;
 use crate::store::database::Database;
 
 /// The version of Redis that the commands follow.
-pub(super) const REDIS_VERSION: &str = "8.0.0";
+pub(super) const REDIS_VERSION: &str = "8.4.0";
 
 const WHOLE: u32 = WRITE | DANGEROUS;
 
