@@ -1,5 +1,6 @@
 //! Used by all layers: time, texts, counters, digests.
 
+pub mod accesses;
 pub mod clock;
 pub mod counter;
 pub mod events;

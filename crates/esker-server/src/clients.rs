@@ -67,6 +67,10 @@ pub struct State {
     pub is_replica: AtomicBool,
     /// It is blocked.
     pub is_blocked: AtomicBool,
+    /// Its commands do not count as accesses to keys, apart from `TOUCH` (`CLIENT NO-TOUCH`).
+    pub is_no_touch: AtomicBool,
+    /// It is not ended because of the memory that all connections use (`CLIENT NO-EVICT`).
+    pub is_no_evict: AtomicBool,
 }
 
 /// What other connections see of a connection. Atomics are relaxed: they are statistics.
@@ -189,6 +193,8 @@ impl Client {
             (self.is_subscribed(), 'P'),
             (multi > 0, 'x'),
             (self.state.is_blocked.load(Ordering::Relaxed), 'b'),
+            (self.state.is_no_evict.load(Ordering::Relaxed), 'e'),
+            (self.state.is_no_touch.load(Ordering::Relaxed), 'T'),
         ] {
             flags.extend(is_so.then_some(flag));
         }

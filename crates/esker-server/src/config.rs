@@ -14,6 +14,7 @@ pub mod source;
 mod values;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -21,6 +22,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use self::kind::{KNOBS, OWN};
 use self::safety::Safety;
 use self::values::Values;
+use crate::base::accesses::Accesses;
+use crate::base::clock;
 use crate::base::events::{Event, events_of, letters_of};
 use crate::clients::outbox::{DEFAULT_LIMITS, OutputLimits};
 use crate::config::options::{Fsync, Options};
@@ -84,6 +87,8 @@ pub struct Config {
     output: Arc<OutputLimits>,
     query_bytes_max: AtomicU64,
     keepalive_seconds: AtomicU64,
+    /// Accesses to keys (`track-accesses`).
+    pub accesses: Accesses,
     /// The largest `maxclients` that leaves the engine enough descriptors.
     bounds: Bounds,
 }
@@ -123,6 +128,8 @@ impl Bounds {
     }
 }
 
+/// Sizes of the table of accesses.
+const ACCESS_BYTES: RangeInclusive<u64> = 64 << 10..=64 << 30;
 /// `client-query-buffer-limit`, as in Redis.
 const QUERY_BYTES_MAX: u64 = 1 << 30;
 /// `tcp-keepalive`, as in Redis.
@@ -179,6 +186,7 @@ impl Config {
             output: Arc::default(),
             query_bytes_max: AtomicU64::new(QUERY_BYTES_MAX),
             keepalive_seconds: AtomicU64::new(KEEPALIVE_SECONDS),
+            accesses: Accesses::new(),
             bounds,
         }
     }
@@ -379,6 +387,7 @@ impl Config {
                 None => Err("argument must be one of the following: everysec, always, no".to_owned()),
             },
             "maxclients" => self.checked_clients(value),
+            "track-accesses" => self.checked_accesses(value),
             "client-output-buffer-limit" => {
                 self.output.parsed(value).map(OutputLimits::text).map_err(str::to_owned)
             }
@@ -387,6 +396,22 @@ impl Config {
         match kept {
             Ok(kept) => Ok((name, kept)),
             Err(why) => refuse(&why),
+        }
+    }
+
+    /// Checks the size of the table of accesses. The table stays where it is once it exists.
+    fn checked_accesses(&self, value: &str) -> Result<String, String> {
+        let (kept, known) = (Kind::Bytes(0).checked(value)?, self.accesses.bytes());
+        match kept.parse().unwrap_or(0) {
+            0 => Ok(kept),
+            n if !ACCESS_BYTES.contains(&n) => {
+                let (least, most) = (ACCESS_BYTES.start(), ACCESS_BYTES.end());
+                Err(format!("argument must be 0, or between {least} and {most} inclusive"))
+            }
+            n if known > 0 && Accesses::bytes_of(n) != known => {
+                Err(format!("the table has {known} bytes until a restart: set it to that or to 0"))
+            }
+            _ => Ok(kept),
         }
     }
 
@@ -427,6 +452,9 @@ impl Config {
             }
             "client-query-buffer-limit" => self.query_bytes_max.store(number, Ordering::Relaxed),
             "tcp-keepalive" => self.keepalive_seconds.store(number, Ordering::Relaxed),
+            "track-accesses" => self.accesses.set_bytes(number, clock::now_ms()),
+            "lfu-log-factor" => self.accesses.set_log_factor(number),
+            "lfu-decay-time" => self.accesses.set_decay_minutes(number),
             "timeout" => self.idle_seconds.store(number, Ordering::Relaxed),
             "latency-monitor-threshold" => self.latency.event_ms.store(number, Ordering::Relaxed),
             "latency-tracking" => self.latency.is_tracked.store(u32::from(value == "yes"), Ordering::Relaxed),
@@ -464,8 +492,10 @@ fn is_fixed(name: &str) -> bool {
 /// # Errors
 /// What is wrong.
 pub fn check_parameter(name: &str, value: &str) -> Result<(), String> {
-    let set = Config::new(&Options::default()).set(&[(name.to_owned(), value.to_owned())]);
-    set.map_err(|error| error.split_once("') - ").map_or(error.clone(), |(_, why)| why.to_owned()))
+    let checked = Config::new(&Options::default()).check(&[(name.to_owned(), value.to_owned())]);
+    checked
+        .map(drop)
+        .map_err(|error| error.split_once("') - ").map_or(error.clone(), |(_, why)| why.to_owned()))
 }
 
 /// Returns whether the name of a parameter matches one of the patterns.

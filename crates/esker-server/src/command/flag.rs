@@ -56,6 +56,8 @@ pub const MOVABLE_KEYS: u32 = 1 << 25;
 pub const OPEN: u32 = 1 << 26;
 /// Has subcommands that users' rights do not distinguish.
 pub const ONE_RIGHT: u32 = 1 << 27;
+/// Its look-ups of keys do not count as accesses.
+pub const NO_ACCESS: u32 = 1 << 28;
 
 /// Flags that `COMMAND INFO` shows, with their names.
 pub const NAMES: [(u32, &str); 10] = [

@@ -145,6 +145,10 @@ fn reset(cx: &mut Cx<'_>, _: &Request) -> Done {
     cx.server.clients.set_monitor(&cx.session.client, false);
     cx.session.client.name.lock().clear();
     cx.session.client.counts.queued.store(0, Ordering::Relaxed);
+    let state = &cx.session.client.state;
+    for switch in [&state.is_no_evict, &state.is_no_touch] {
+        switch.store(false, Ordering::Relaxed);
+    }
     cx.session.reply = ReplyMode::On;
     cx.session.become_user(cx.server.acl.stranger());
     cx.session.places.space = None;
@@ -213,8 +217,16 @@ fn client(cx: &mut Cx<'_>, request: &Request) -> Done {
         (b"kill", 3..) => kill(cx, request)?,
         (b"unblock", 3 | 4) => unblock(cx, request)?,
         (b"reply", 3) => reply(cx, request)?,
-        (b"no-evict" | b"no-touch", 3) if request.is(2, "on") || request.is(2, "off") => cx.out.ok(),
-        (b"no-evict" | b"no-touch", 3) => return Err(SYNTAX.into()),
+        (b"no-evict" | b"no-touch", 3) => {
+            let is_on = request.is(2, "on");
+            if !is_on && !request.is(2, "off") {
+                return Err(SYNTAX.into());
+            }
+            let state = &cx.session.client.state;
+            let switch = if &*sub == b"no-evict" { &state.is_no_evict } else { &state.is_no_touch };
+            switch.store(is_on, Ordering::Relaxed);
+            cx.out.ok();
+        }
         (b"import-source", 3) => import_source(cx, request)?,
         (b"pause", 3 | 4) => pause(cx, request)?,
         (b"unpause", 2) => {

@@ -7,6 +7,7 @@
 //!
 //! `ESK2` is a hash some of whose fields have a deadline. Its main record does not name them.
 
+use crate::base::accesses::Note;
 use crate::base::events::Event;
 use crate::command::spec::Group::Generic;
 use crate::resp::Request;
@@ -160,23 +161,22 @@ fn gather_parts(cx: &Cx<'_>, bytes: &[u8]) -> Done {
 
 fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
     let key = &request[1];
-    let (mut replaces, mut is_absolute, mut has_use) = (false, false, false);
+    let (mut replaces, mut is_absolute, mut used) = (false, false, None);
     let mut at = 4;
     while at < request.len() {
         match request[at].to_ascii_lowercase().as_slice() {
             b"replace" => replaces = true,
             b"absttl" => is_absolute = true,
-            b"idletime" if at + 1 < request.len() && !has_use => {
-                if int(&request[at + 1])? < 0 {
-                    return Err("ERR Invalid IDLETIME value, must be >= 0".into());
-                }
-                (has_use, at) = (true, at + 1);
+            b"idletime" if at + 1 < request.len() && used.is_none() => {
+                let idle = u64::try_from(int(&request[at + 1])?);
+                used = Some(Note::Idle(idle.map_err(|_| "ERR Invalid IDLETIME value, must be >= 0")?));
+                at += 1;
             }
-            b"freq" if at + 1 < request.len() && !has_use => {
-                if !(0..=255).contains(&int(&request[at + 1])?) {
-                    return Err("ERR Invalid FREQ value, must be >= 0 and <= 255".into());
-                }
-                (has_use, at) = (true, at + 1);
+            b"freq" if at + 1 < request.len() && used.is_none() => {
+                let count = u8::try_from(int(&request[at + 1])?);
+                used =
+                    Some(Note::Count(count.map_err(|_| "ERR Invalid FREQ value, must be >= 0 and <= 255")?));
+                at += 1;
             }
             _ => return Err(SYNTAX.into()),
         }
@@ -206,6 +206,7 @@ fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
         } else {
             cx.put_main(key, None, Due::key(expires), &main.with_expiry(expires))?;
         }
+        used.into_iter().for_each(|note| cx.note_access(key, note));
         cx.event(Event::Generic, "restore", key);
         cx.filled(key);
     }

@@ -12,13 +12,13 @@ use crate::run::registry::row::*;
 pub(super) const TABLE: &[Command] = &[
     command("expire", -3, WRITE | FAST, FIRST, Generic, "key seconds [nx|xx|gt|lt]", "Makes a key expire after a number of seconds.", |cx, r| expire(cx, r, 1000, true)),
     command("expireat", -3, WRITE | FAST, FIRST, Generic, "key unix-seconds [nx|xx|gt|lt]", "Makes a key expire at a time in seconds since 1970.", |cx, r| expire(cx, r, 1000, false)),
-    command("expiretime", 2, READ | FAST | ONE, FIRST, Generic, "key", "Returns when a key expires, in seconds since 1970.", |cx, r| left(cx, r, 1000, false)),
+    command("expiretime", 2, READ | FAST | ONE | NO_ACCESS, FIRST, Generic, "key", "Returns when a key expires, in seconds since 1970.", |cx, r| left(cx, r, 1000, false)),
     command("persist", 2, WRITE | FAST, FIRST, Generic, "key", "Removes the expiry of a key.", persist),
     command("pexpire", -3, WRITE | FAST, FIRST, Generic, "key milliseconds [nx|xx|gt|lt]", "Makes a key expire after a number of milliseconds.", |cx, r| expire(cx, r, 1, true)),
     command("pexpireat", -3, WRITE | FAST, FIRST, Generic, "key unix-milliseconds [nx|xx|gt|lt]", "Makes a key expire at a time in milliseconds since 1970.", |cx, r| expire(cx, r, 1, false)),
-    command("pexpiretime", 2, READ | FAST | ONE, FIRST, Generic, "key", "Returns when a key expires, in milliseconds since 1970.", |cx, r| left(cx, r, 1, false)),
-    command("pttl", 2, READ | FAST | ONE, FIRST, Generic, "key", "Returns the remaining time of a key, in milliseconds.", |cx, r| left(cx, r, 1, true)),
-    command("ttl", 2, READ | FAST | ONE, FIRST, Generic, "key", "Returns the remaining time of a key, in seconds.", |cx, r| left(cx, r, 1000, true)),
+    command("pexpiretime", 2, READ | FAST | ONE | NO_ACCESS, FIRST, Generic, "key", "Returns when a key expires, in milliseconds since 1970.", |cx, r| left(cx, r, 1, false)),
+    command("pttl", 2, READ | FAST | ONE | NO_ACCESS, FIRST, Generic, "key", "Returns the remaining time of a key, in milliseconds.", |cx, r| left(cx, r, 1, true)),
+    command("ttl", 2, READ | FAST | ONE | NO_ACCESS, FIRST, Generic, "key", "Returns the remaining time of a key, in seconds.", |cx, r| left(cx, r, 1000, true)),
 ];
 
 /// Converts a time argument to Unix milliseconds. The result may be negative, which is long past.

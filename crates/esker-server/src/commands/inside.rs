@@ -17,7 +17,7 @@ use crate::types::{Collection, Kind, Main};
 pub(super) const TABLE: &[Command] = &[
     command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list [filterby pattern|aclcat|module name] | getkeys command argument ... | getkeysandflags command argument ...]", "Describes commands.", command_command).in_categories(&["connection"]),
     command("info", -1, DANGEROUS, NO_KEYS, Server, "[section ...]", "Shows the state and the counters of the server.", info::info),
-    command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key [samples n] | doctor | stats | malloc-stats | purge", "Shows the use of memory.", memory).each(KeyUse::LOOK).own_flags(&[(&["doctor", "help", "malloc-stats", "purge", "stats"], 0)]),
+    command("memory", -2, READ | NO_ACCESS, Keys::At(2, 2, 1), Server, "usage key [samples n] | doctor | stats | malloc-stats | purge", "Shows the use of memory.", memory).each(KeyUse::LOOK).own_flags(&[(&["doctor", "help", "malloc-stats", "purge", "stats"], 0)]),
     command("module", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "list", "Reports that there are no modules.", module).own_flags(&[(&["help"], 0)]),
     command("monitor", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Shows all commands as the server receives them.", monitor),
     command("slowlog", -2, ADMIN, NO_KEYS, Server, "get [n] | len | reset", "Shows slow commands.", slowlog).own_flags(&[(&["help"], 0)]),

@@ -17,14 +17,14 @@ use std::ops::ControlFlow;
 pub(super) const TABLE: &[Command] = &[
     command("copy", -3, WRITE | DENY_OOM, FIRST_TWO, Generic, "from to [db number] [replace]", "Copies a key.", copy).uses(Uses::STORE_SECOND),
     command("del", -2, WRITE, ALL, Generic, "key ...", "Removes keys.", del).each(KeyUse::REMOVE),
-    command("exists", -2, READ | FAST, ALL, Generic, "key ...", "Counts how many of the keys exist.", exists).each(KeyUse::LOOK),
+    command("exists", -2, READ | FAST | NO_ACCESS, ALL, Generic, "key ...", "Counts how many of the keys exist.", exists).each(KeyUse::LOOK),
     command("move", 3, WRITE | FAST, FIRST, Generic, "key number", "Moves a key to another database.", move_key).each(KeyUse::TAKE),
-    command("object", -2, READ, Keys::At(2, 2, 1), Generic, "encoding key | refcount key | idletime key | freq key", "Shows how Redis would store a key. IDLETIME and FREQ are refused: accesses are not tracked.", object).each(KeyUse::LOOK),
+    command("object", -2, READ | NO_ACCESS, Keys::At(2, 2, 1), Generic, "encoding key | refcount key | idletime key | freq key", "Shows how Redis would store a key; with track-accesses also when and how often it was accessed.", object).each(KeyUse::LOOK),
     command("randomkey", 1, READ, NO_KEYS, Generic, "", "Returns a random key.", randomkey),
     command("rename", 3, WRITE, FIRST_TWO, Generic, "from to", "Renames a key.", rename).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SET)),
     command("renamenx", 3, WRITE | FAST, FIRST_TWO, Generic, "from to", "Renames a key if the new name does not exist.", renamenx).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SET)),
-    command("touch", -2, READ | FAST, ALL, Generic, "key ...", "Same as EXISTS.", exists).each(KeyUse::LOOK),
-    command("type", 2, READ | FAST | ONE, FIRST, Generic, "key", "Returns the type of a key.", type_of).each(KeyUse::LOOK),
+    command("touch", -2, READ | FAST, ALL, Generic, "key ...", "Counts how many of the keys exist, and counts as an access to each.", exists).each(KeyUse::LOOK),
+    command("type", 2, READ | FAST | ONE | NO_ACCESS, FIRST, Generic, "key", "Returns the type of a key.", type_of).each(KeyUse::LOOK),
     command("unlink", -2, WRITE | FAST, ALL, Generic, "key ...", "Same as DEL.", del).each(KeyUse::REMOVE),
 ];
 
@@ -272,8 +272,8 @@ pub(super) fn encoding(cx: &Cx<'_>, key: &[u8], main: &Main) -> Done<&'static st
     Ok(if parts.iter().any(is_long) { large } else { small })
 }
 
-/// A reply of 0 would look like a key that was just read. Times of accesses would make each read a write.
-const NO_ACCESS_TIMES: &str = "ERR accesses to keys are not tracked, because no key is evicted";
+const NO_ACCESS_TIMES: &str =
+    "ERR accesses to keys are not tracked: turn it on by CONFIG SET track-accesses 16mb";
 
 fn object(cx: &mut Cx<'_>, request: &Request) -> Done {
     if request.len() != 3 {
@@ -287,17 +287,23 @@ fn object(cx: &mut Cx<'_>, request: &Request) -> Done {
         cx.out.null();
         return Ok(());
     };
+    let seen = || {
+        let accesses = &cx.server.config.accesses;
+        accesses.seen(cx.session.data.main.name(), &request[2], cx.now).ok_or(NO_ACCESS_TIMES)
+    };
     match &*sub {
         b"encoding" => {
             let encoding = encoding(cx, &request[2], &main)?;
             cx.out.bulk(encoding.as_bytes());
         }
         b"refcount" => cx.out.int(1),
-        b"idletime" => return Err(NO_ACCESS_TIMES.into()),
+        b"idletime" => {
+            let idle = seen()?.idle;
+            cx.out.int(idle as i64);
+        }
         _ => {
-            return Err("ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
-                        switching between policies at runtime LRU and LFU data will take some time to adjust."
-                .into());
+            let count = seen()?.count;
+            cx.out.int(count.into());
         }
     }
     Ok(())

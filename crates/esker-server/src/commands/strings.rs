@@ -2,6 +2,7 @@
 
 use super::expiry::deadline;
 use super::string_conditions::Condition;
+use crate::base::accesses::Note;
 use crate::base::events::Event;
 use crate::command::spec::Group::String as Strings;
 use crate::resp::fail::{Done, Fail, NO_INTEGER, SYNTAX};
@@ -293,11 +294,16 @@ fn mget(cx: &mut Cx<'_>, request: &Request) -> Done {
     cx.with_reply(|cx, out| {
         let (reads, space) = (cx.access.reads(), &cx.session.data.main);
         let read = |keys: &[&[u8]], bytes_max| reads.multi_get(space, keys, bytes_max);
+        let mut names = keys.iter();
         each_value(&keys, read, |raw| {
+            let name = names.next();
             cx.step(raw.as_ref().map_or(0, |raw| raw.len()))?;
             let main = raw.map(Main::decode).transpose()?;
             let text =
                 main.as_ref().filter(|main| main.kind == Kind::String && !main.has_expired(cx.expiry_now()));
+            if let (Some(key), Some(_)) = (name, &text) {
+                cx.note_access(key, Note::Access);
+            }
             out.bulk_or_null(text.map(Main::text));
             out.check()
         })

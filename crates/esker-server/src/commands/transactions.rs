@@ -21,7 +21,7 @@ pub(super) const TABLE: &[Command] = &[
     command("exec", 1, NO_SCRIPT | ENDS_MULTI | SEQUENCED | RUNS_QUEUE, NO_KEYS, Transactions, "", "Runs the commands queued since MULTI in one commit.", exec),
     command("multi", 1, NO_SCRIPT | FAST | ENDS_MULTI | WHILE_BUSY, NO_KEYS, Transactions, "", "Starts to queue commands.", multi),
     command("unwatch", 1, NO_SCRIPT | FAST | WHILE_BUSY, NO_KEYS, Transactions, "", "Stops watching all keys.", unwatch_all),
-    command("watch", -2, NO_SCRIPT | FAST | NO_MULTI | SEQUENCED | BEFORE_MULTI, ALL, Transactions, "key ...", "Makes EXEC do nothing if one of the keys changes before it.", watch).each(KeyUse::LOOK),
+    command("watch", -2, NO_SCRIPT | FAST | NO_MULTI | SEQUENCED | BEFORE_MULTI | NO_ACCESS, ALL, Transactions, "key ...", "Makes EXEC do nothing if one of the keys changes before it.", watch).each(KeyUse::LOOK),
 ];
 
 fn multi(cx: &mut Cx<'_>, _: &Request) -> Done {

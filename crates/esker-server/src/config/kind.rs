@@ -78,6 +78,7 @@ pub const KNOBS: &[(&str, Kind, &str)] = &[
     ("slowlog-max-len", COUNT, "128"),
     ("stream-node-max-bytes", Bytes(0), "4096"),
     ("stream-node-max-entries", COUNT, "100"),
+    ("track-accesses", Bytes(0), "0"),
     ("tracking-table-max-keys", COUNT, "1000000"),
     ("write-quorum", SECONDS, "0"),
     ("write-quorum-timeout", Int(1, SECONDS_MAX), "1000"),

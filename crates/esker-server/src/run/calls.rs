@@ -39,6 +39,7 @@ pub(super) fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, reques
         cx.session.turn.named = named(command, request);
     }
     remember_keys(cx, command, request);
+    cx.session.turn.is_access = is_access(cx, command);
     let mut done = run_traced(cx, command, request);
     note_reads(cx, command, false);
     if cx.out.take_cut() && done.is_ok() {
@@ -130,6 +131,14 @@ fn remember_keys(cx: &Cx<'_>, command: &Command, request: &Request) {
     let is_past = is_ordered && (request.len() > 2 || session.own.transaction.is_some());
     let keys_max = usize::try_from(cx.server.config.number("tracking-table-max-keys")).unwrap_or(0);
     clients.remember(&session.client, &keys, session.turn.rounds, is_past, keys_max);
+}
+
+/// Returns whether the look-ups of a command count as accesses.
+#[inline]
+fn is_access(cx: &Cx<'_>, command: &Command) -> bool {
+    let is_touched =
+        || !cx.session.client.state.is_no_touch.load(Ordering::Relaxed) || command.name == "touch";
+    cx.server.config.accesses.is_on() && !command.is(flag::NO_ACCESS) && is_touched()
 }
 
 /// Returns the keys that a command may use, or `None` if it may use any.

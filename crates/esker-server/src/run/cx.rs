@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::base::accesses::Note;
 use crate::base::events::Event;
 use crate::holdings::namespace::{Namespace, database_name};
 use crate::holdings::topics::{Change, Saying};
@@ -123,6 +124,14 @@ impl Cx<'_> {
     pub fn changed(&mut self, namespace: &Namespace, key: &[u8], how: &str) {
         if !self.server.holdings.changes.is_empty() {
             self.tell_change(namespace.name(), key, how);
+        }
+    }
+
+    /// Records an access to a key of the database, if the command's accesses count.
+    #[inline]
+    pub fn note_access(&self, key: &[u8], note: Note) {
+        if self.session.turn.is_access {
+            self.server.config.accesses.note(self.session.data.main.name(), key, note, self.now);
         }
     }
 

@@ -76,6 +76,8 @@ pub struct Turn {
     /// against them in tests.
     #[cfg(debug_assertions)]
     pub named: Option<Vec<Vec<u8>>>,
+    /// Set if its look-ups of keys count as accesses (`track-accesses`).
+    pub is_access: bool,
     /// Set if it has changed stored data directly, without the transaction of its commit.
     pub has_written: bool,
     /// State when it began to wait for other servers.

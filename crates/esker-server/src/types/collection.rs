@@ -11,6 +11,7 @@ use std::ops::{Bound, ControlFlow};
 
 use super::small;
 use super::subkey::parts_prefix;
+use crate::base::accesses::Note;
 use crate::resp::fail::Done;
 use crate::run::cx::Cx;
 use crate::run::memory::each_value;
@@ -391,6 +392,9 @@ impl Collection {
             return Ok(());
         }
         self.settle_deadlines(cx)?;
+        if self.is_new() {
+            cx.note_access(&self.key, Note::Created);
+        }
         let due =
             Due { key: self.expires, fields: self.shape.deadlines.map_or(0, |deadlines| deadlines.first) };
         let mut bytes = std::mem::take(&mut cx.effects.scratch);

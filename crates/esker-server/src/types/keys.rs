@@ -1,6 +1,7 @@
 //! Whole keys: reads, writes and removes main records, with everything that follows.
 
 use super::subkey::{due_key, parts_prefix, ttl_key};
+use crate::base::accesses::Note;
 use crate::base::events::Event;
 use crate::clients::tracking::NO_CLIENT;
 use crate::resp::fail::{Done, Fail};
@@ -34,6 +35,7 @@ impl Cx<'_> {
             }
             return Ok(None);
         }
+        self.note_access(key, Note::Access);
         match main.has_due_fields(self.expiry_now())? {
             true => self.with_fields_left(key, main),
             false => Ok(Some(main)),
@@ -86,6 +88,8 @@ impl Cx<'_> {
         if let Some(old) = old {
             self.retire(old)?;
             was_due = old.due()?;
+        } else {
+            self.note_access(key, Note::Created);
         }
         self.store_main(key, was_due, due, bytes)
     }
@@ -183,6 +187,11 @@ impl Cx<'_> {
         let old = self.main(to)?;
         self.forget_main(from, main.due()?)?;
         self.touch(from);
-        self.put_main(to, old.as_ref(), main.due()?, main.raw())
+        self.put_main(to, old.as_ref(), main.due()?, main.raw())?;
+        if self.session.turn.is_access {
+            let data = &self.session.data;
+            self.server.config.accesses.rename(data.main.name(), from, to);
+        }
+        Ok(())
     }
 }

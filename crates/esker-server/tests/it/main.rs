@@ -5,6 +5,7 @@
     reason = "tests start threads, processes and sockets of their own, and fail where something does"
 )]
 
+mod accesses;
 mod bits;
 mod blocked;
 mod clients;
