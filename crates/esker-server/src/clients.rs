@@ -5,7 +5,9 @@ pub mod pause;
 pub mod pubsub;
 pub mod tracking;
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -26,8 +28,26 @@ pub struct Origin {
     pub address: String,
     /// The local address that it connected to.
     pub own_address: String,
+    /// The remote machine, unless it is this one through a Unix socket.
+    pub host: Option<IpAddr>,
     /// When it connected, in Unix milliseconds.
     pub since: u64,
+}
+
+/// Why no further connection is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// There are too many.
+    Server,
+    /// There are too many of its address.
+    Address,
+}
+
+/// The connections by their numbers, and their number by address.
+#[derive(Default)]
+struct Connected {
+    by_id: BTreeMap<u64, Arc<Client>>,
+    by_host: HashMap<IpAddr, usize>,
 }
 
 /// What a connection has sent and received. Atomics are relaxed: they are statistics.
@@ -180,6 +200,16 @@ impl Client {
         counts.map(|count| count.load(Ordering::Relaxed)).any(|count| count > 0)
     }
 
+    /// Returns the bytes of requests that it holds.
+    pub fn held(&self) -> usize {
+        self.counts.held.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes of requests and output that it holds.
+    pub fn memory(&self) -> usize {
+        self.held() + self.outbox.waiting()
+    }
+
     /// Returns a line of `CLIENT LIST`.
     pub fn describe(&self, now: u64) -> String {
         let load = |n: &AtomicUsize| n.load(Ordering::Relaxed);
@@ -204,7 +234,7 @@ impl Client {
         }
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={} \
-             watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem=0 events=r \
+             watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r \
              cmd={} user={} redir={} resp={} lib-name={library} lib-ver={version} tot-net-in={} tot-net-out={} \
              tot-cmds={}",
             self.id,
@@ -221,6 +251,7 @@ impl Client {
             load(&self.counts.watched),
             load(&self.counts.held),
             self.outbox.waiting(),
+            self.memory(),
             sub.map_or(command.to_owned(), |sub| format!("{command}|{sub}")),
             self.user.lock(),
             self.tracking.shown_redirect(),
@@ -241,7 +272,7 @@ pub struct Clients {
     pub pause: Pause,
     /// `CLIENT TRACKING`.
     pub tracking: Tracking,
-    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    all: Mutex<Connected>,
     next: AtomicU64,
     monitors: AtomicUsize,
     /// Sum of `Client::held`.
@@ -255,30 +286,57 @@ impl Clients {
         Clients { limits, ..Clients::default() }
     }
 
-    /// Adds a connection, unless the limit is reached.
-    pub fn add(&self, address: String, own_address: String, now: u64, max: usize) -> Option<Arc<Client>> {
+    /// Adds a connection, unless a limit is reached: that of all connections, or that of an address.
+    ///
+    /// # Errors
+    /// The limit.
+    pub fn add(
+        &self,
+        address: String,
+        own_address: String,
+        now: u64,
+        [max, of_address_max]: [usize; 2],
+    ) -> Result<Arc<Client>, Full> {
+        let host = address.parse::<SocketAddr>().ok().map(|address| address.ip().to_canonical());
         let mut all = self.all.lock();
-        if all.len() >= max {
-            return None;
+        if all.by_id.len() >= max {
+            return Err(Full::Server);
+        }
+        if let Some(host) = host {
+            let count = all.by_host.get(&host).copied().unwrap_or(0);
+            if count >= of_address_max {
+                return Err(Full::Address);
+            }
+            all.by_host.insert(host, count + 1);
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let outbox = Outbox::new(self.limits.clone());
         let client = Client {
             id,
-            origin: Origin { address, own_address, since: now },
+            origin: Origin { address, own_address, host, since: now },
             active: now.into(),
             outbox,
             ..Client::default()
         };
         client.command.lock().0 = "NULL";
         let client = Arc::new(client);
-        all.insert(id, client.clone());
-        Some(client)
+        all.by_id.insert(id, client.clone());
+        Ok(client)
     }
 
     /// Removes an ended connection.
     pub fn remove(&self, client: &Client) {
-        self.all.lock().remove(&client.id);
+        let mut all = self.all.lock();
+        let is_removed = all.by_id.remove(&client.id).is_some();
+        if let Some(host) = client.origin.host.filter(|_| is_removed)
+            && let Entry::Occupied(mut count) = all.by_host.entry(host)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        drop(all);
         self.hold(client, 0);
         self.set_monitor(client, false);
         self.tracking.end(client);
@@ -291,19 +349,19 @@ impl Clients {
         all.wrapping_add(bytes).wrapping_sub(before)
     }
 
-    /// Ends the connections that hold most until the others hold at most this much together. Returns
-    /// the ended ones.
-    pub fn end_largest(&self, held_max: usize) -> Vec<Arc<Client>> {
-        let held = |client: &Arc<Client>| client.counts.held.load(Ordering::Relaxed);
-        let mut clients = self.list();
-        clients.retain(|client| !client.is_killed());
-        clients.sort_unstable_by_key(held);
-        let mut all: usize = clients.iter().map(held).sum();
+    /// Ends the connections with the largest sizes until the others have at most this much together. Replicas
+    /// do not count. Returns the ended ones.
+    pub fn end_largest(&self, bytes_max: usize, size: fn(&Client) -> usize) -> Vec<Arc<Client>> {
+        let mut clients: Vec<_> = self.list().into_iter().map(|client| (size(&client), client)).collect();
+        clients.retain(|(_, client)| !client.is_killed() && client.class() != Class::Replica);
+        let mut all: usize = clients.iter().map(|(size, _)| size).sum();
+        clients.retain(|(size, client)| *size > 0 && !client.state.is_no_evict.load(Ordering::Relaxed));
+        clients.sort_unstable_by_key(|(size, _)| *size);
         let mut ended = Vec::new();
-        while all > held_max
-            && let Some(largest) = clients.pop()
+        while all > bytes_max
+            && let Some((size, largest)) = clients.pop()
         {
-            all -= held(&largest);
+            all -= size;
             largest.kill();
             ended.push(largest);
         }
@@ -326,17 +384,17 @@ impl Clients {
 
     /// Makes each connection read the parameters that it waits by.
     pub fn wake(&self) {
-        self.all.lock().values().for_each(|client| client.wake.notify_one());
+        self.all.lock().by_id.values().for_each(|client| client.wake.notify_one());
     }
 
     /// Returns all connections, oldest first.
     pub fn list(&self) -> Vec<Arc<Client>> {
-        self.all.lock().values().cloned().collect()
+        self.all.lock().by_id.values().cloned().collect()
     }
 
     /// Returns the number of connections.
     pub fn len(&self) -> usize {
-        self.all.lock().len()
+        self.all.lock().by_id.len()
     }
 
     /// Returns whether there are none.
@@ -346,6 +404,6 @@ impl Clients {
 
     /// Returns the connection with this number.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
-        self.all.lock().get(&id).cloned()
+        self.all.lock().by_id.get(&id).cloned()
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod file;
 mod kind;
+mod limits;
 pub mod options;
 mod safety;
 pub mod setting;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use self::kind::{KNOBS, OWN};
+use self::limits::{ConnectionLimits, KEEPALIVE_SECONDS, QUERY_BYTES_MAX};
 use self::safety::Safety;
 use self::values::Values;
 use crate::base::accesses::Accesses;
@@ -45,7 +47,6 @@ const PROMISES: &[(&str, &str, &str)] = &[
     ),
     ("aof-load-truncated", "yes", "a log that ends in the midst of a commit is always opened without it"),
     ("maxmemory", "0", "data is on disk and is never evicted; --memory bounds the engine's memory"),
-    ("maxmemory-clients", "0", "clients are bounded by client-output-buffer-limit and maxclients"),
     ("maxmemory-policy", "noeviction", "keys are never evicted"),
     ("proto-max-bulk-len", "536870912", "the limit of a word is fixed"),
     ("replica-read-only", "yes", "replicas never take writes"),
@@ -76,8 +77,6 @@ pub struct Config {
     /// Classes of published events. Relaxed, like the others: each command reads them again.
     events: AtomicU32,
     fsync: AtomicU32,
-    clients_max: AtomicU64,
-    idle_seconds: AtomicU64,
     protected: AtomicU32,
     latency: Latency,
     /// What the server demands of its replicas.
@@ -85,8 +84,8 @@ pub struct Config {
     replica_sync_ms: AtomicU64,
     busy_ms: AtomicU64,
     output: Arc<OutputLimits>,
-    query_bytes_max: AtomicU64,
-    keepalive_seconds: AtomicU64,
+    /// Limits of connections.
+    pub connections: ConnectionLimits,
     /// Accesses to keys (`track-accesses`).
     pub accesses: Accesses,
     /// The largest `maxclients` that leaves the engine enough descriptors.
@@ -130,10 +129,6 @@ impl Bounds {
 
 /// Sizes of the table of accesses.
 const ACCESS_BYTES: RangeInclusive<u64> = 64 << 10..=64 << 30;
-/// `client-query-buffer-limit`, as in Redis.
-const QUERY_BYTES_MAX: u64 = 1 << 30;
-/// `tcp-keepalive`, as in Redis.
-const KEEPALIVE_SECONDS: u64 = 300;
 
 impl Config {
     /// Returns the parameters for a server with these options.
@@ -152,6 +147,8 @@ impl Config {
             ("masterauth", options.upstream.password.clone()),
             ("masteruser", options.upstream.user.clone()),
             ("maxclients", clients_max.to_string()),
+            ("maxclients-per-address", "0".to_owned()),
+            ("maxmemory-clients", "0".to_owned()),
             ("notify-keyspace-events", String::new()),
             ("transaction-timeout", "60".to_owned()),
             ("port", options.port.unwrap_or(0).to_string()),
@@ -172,8 +169,6 @@ impl Config {
             values: Values::new(values, &options.given),
             events: AtomicU32::new(0),
             fsync: AtomicU32::new(options.fsync as u32),
-            clients_max: AtomicU64::new(clients_max),
-            idle_seconds: AtomicU64::new(options.idle_seconds),
             protected: AtomicU32::new(u32::from(options.protected)),
             latency: Latency {
                 slow_micros: AtomicI64::new(10_000),
@@ -184,8 +179,7 @@ impl Config {
             replica_sync_ms: AtomicU64::new(options.replica_sync_ms),
             busy_ms: AtomicU64::new(5000),
             output: Arc::default(),
-            query_bytes_max: AtomicU64::new(QUERY_BYTES_MAX),
-            keepalive_seconds: AtomicU64::new(KEEPALIVE_SECONDS),
+            connections: ConnectionLimits::of(options, clients_max),
             accesses: Accesses::new(),
             bounds,
         }
@@ -214,16 +208,6 @@ impl Config {
     /// Returns the limits of clients' output.
     pub fn output_limits(&self) -> &Arc<OutputLimits> {
         &self.output
-    }
-
-    /// Returns the maximum bytes of a client's incomplete request, and of its commands that wait for `EXEC`.
-    pub fn query_bytes_max(&self) -> usize {
-        self.query_bytes_max.load(Ordering::Relaxed) as usize
-    }
-
-    /// Returns the seconds after which the system probes a silent client; 0: never.
-    pub fn keepalive_seconds(&self) -> u64 {
-        self.keepalive_seconds.load(Ordering::Relaxed)
     }
 
     /// Returns the classes of published key events.
@@ -279,16 +263,6 @@ impl Config {
     /// Returns the milliseconds of a script's run after which other commands are refused; 0: they wait.
     pub fn busy_ms(&self) -> u64 {
         self.busy_ms.load(Ordering::Relaxed)
-    }
-
-    /// Returns the maximum number of connections.
-    pub fn clients_max(&self) -> usize {
-        self.clients_max.load(Ordering::Relaxed) as usize
-    }
-
-    /// Returns the seconds without a command after which a connection is closed; 0: never.
-    pub fn idle_seconds(&self) -> u64 {
-        self.idle_seconds.load(Ordering::Relaxed)
     }
 
     /// Returns whether unauthenticated clients from other machines are refused.
@@ -387,6 +361,7 @@ impl Config {
                 None => Err("argument must be one of the following: everysec, always, no".to_owned()),
             },
             "maxclients" => self.checked_clients(value),
+            "maxmemory-clients" => self.connections.checked_memory(value),
             "track-accesses" => self.checked_accesses(value),
             "client-output-buffer-limit" => {
                 self.output.parsed(value).map(OutputLimits::text).map_err(str::to_owned)
@@ -440,7 +415,6 @@ impl Config {
                 self.latency.slow_micros.store(parse_int(value.as_bytes()).unwrap_or(-1), Ordering::Relaxed);
             }
             "busy-reply-threshold" | "lua-time-limit" => self.busy_ms.store(number, Ordering::Relaxed),
-            "maxclients" => self.clients_max.store(number, Ordering::Relaxed),
             "min-replicas-to-write" | "min-replicas-max-lag" | "write-quorum" | "write-quorum-timeout" => {
                 self.safety.set(name, number);
             }
@@ -450,16 +424,13 @@ impl Config {
                     self.output.set(limits);
                 }
             }
-            "client-query-buffer-limit" => self.query_bytes_max.store(number, Ordering::Relaxed),
-            "tcp-keepalive" => self.keepalive_seconds.store(number, Ordering::Relaxed),
             "track-accesses" => self.accesses.set_bytes(number, clock::now_ms()),
             "lfu-log-factor" => self.accesses.set_log_factor(number),
             "lfu-decay-time" => self.accesses.set_decay_minutes(number),
-            "timeout" => self.idle_seconds.store(number, Ordering::Relaxed),
             "latency-monitor-threshold" => self.latency.event_ms.store(number, Ordering::Relaxed),
             "latency-tracking" => self.latency.is_tracked.store(u32::from(value == "yes"), Ordering::Relaxed),
             "protected-mode" => self.protected.store(u32::from(value == "yes"), Ordering::Relaxed),
-            _ => {}
+            _ => self.connections.set(name, value),
         }
     }
 }
@@ -523,14 +494,18 @@ mod tests {
         {
             assert!(config.set(&pair(name, value)).is_err(), "{name}");
         }
-        for (name, value) in [
-            ("maxmemory", "100mb"),
-            ("maxmemory-policy", "allkeys-lru"),
-            ("replica-serve-stale-data", "no"),
-            ("maxmemory-clients", "5%"),
-        ] {
+        for (name, value) in
+            [("maxmemory", "100mb"), ("maxmemory-policy", "allkeys-lru"), ("replica-serve-stale-data", "no")]
+        {
             assert!(config.set(&pair(name, value)).unwrap_err().contains("not supported"), "{name}");
         }
+        for (name, value, bytes) in
+            [("maxmemory-clients", "5%", Some(53_687_091)), ("maxmemory-clients", "0", None)]
+        {
+            config.set(&pair(name, value)).unwrap();
+            assert_eq!((config.get(name).as_deref(), config.connections.memory()), (Some(value), bytes));
+        }
+        assert!(config.set(&pair("maxmemory-clients", "101%")).is_err());
         for (name, value) in [("maxmemory", "0mb"), ("maxmemory-policy", "noeviction")] {
             config.set(&pair(name, value)).unwrap();
         }

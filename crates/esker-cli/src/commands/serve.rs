@@ -314,7 +314,7 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     };
     let mut is_first = true;
     let begin = |server: &Arc<Server>, listeners: &Listeners| {
-        let clients = server.config.clients_max();
+        let clients = server.config.connections.clients();
         if is_first && clients < args.maxclients {
             output::print_message(format_args!(
                 "esker: accepts {clients} clients instead of {}: the limit of open descriptors is too low (ulimit -n)",

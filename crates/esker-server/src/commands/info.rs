@@ -81,7 +81,7 @@ fn clients(server: &Server, put: Put<'_>) -> Done {
     let clients = server.clients.list();
     let count = |is_so: &dyn Fn(&Client) -> bool| clients.iter().filter(|client| is_so(client)).count();
     put("connected_clients", &clients.len());
-    put("maxclients", &server.config.clients_max());
+    put("maxclients", &server.config.connections.clients());
     put("blocked_clients", &(server.sequencer.waiters() + server.clients.pause.waiting()));
     let [keys, minded] = server.sequencer.waited_keys();
     put("total_blocking_keys", &keys);
@@ -147,6 +147,7 @@ fn stats(server: &Server, put: Put<'_>) -> Done {
     put("expired_keys", &stats.expired.get());
     put("expired_subkeys", &stats.expired_fields.get());
     put("evicted_keys", &0);
+    put("evicted_clients", &stats.ended_for_memory.get());
     put("keyspace_hits", &stats.hits.get());
     put("keyspace_misses", &stats.misses.get());
     put("pubsub_channels", &server.clients.pubsub.channels(Hearing::Channel, None).len());

@@ -101,6 +101,8 @@ pub const OWN: &[(&str, Kind)] = &[
     ("masterauth", Text),
     ("masteruser", Text),
     ("maxclients", COUNT),
+    ("maxclients-per-address", SECONDS),
+    ("maxmemory-clients", Text),
     ("notify-keyspace-events", Text),
     ("port", COUNT),
     ("protected-mode", Switch),

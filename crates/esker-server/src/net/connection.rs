@@ -126,6 +126,14 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, clien
     leave(&server, &client);
 }
 
+/// Ends the connections with the largest sizes until the others have at most this much together.
+pub fn end_largest(server: &Server, bytes_max: usize, size: fn(&Client) -> usize, why: &str) {
+    for ended in server.clients.end_largest(bytes_max, size) {
+        server.observed.stats.ended_for_memory.add(1);
+        trace::warn("a connection is ended", Some(&ended), why);
+    }
+}
+
 /// Removes a client from the table. A stopping server waits until the table is empty.
 pub fn leave(server: &Server, client: &Client) {
     server.clients.remove(client);
@@ -178,15 +186,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn holds_too_much(&self, bytes: usize) -> bool {
         let server = &self.server;
         let all = server.clients.hold(&self.client, bytes);
-        if bytes > server.config.query_bytes_max() {
+        if bytes > server.config.connections.query_bytes() {
             trace::warn("a connection is ended", Some(&self.client), "client-query-buffer-limit");
             return true;
         }
-        if all > server.options.requests_bytes_max {
-            for ended in server.clients.end_largest(server.options.requests_bytes_max) {
-                let why = "the requests that all connections hold take more than --memory";
-                trace::warn("a connection is ended", Some(&ended), why);
-            }
+        let requests_max = server.config.connections.requests_bytes();
+        if all > requests_max {
+            let why = "the requests that all connections hold take more than --memory or maxmemory-clients";
+            end_largest(server, requests_max, Client::held, why);
         }
         self.client.is_killed()
     }
@@ -424,7 +431,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut since = None;
         loop {
             // A change of the option `timeout` wakes all connections.
-            let idle = if may_be_idle { 0 } else { self.server.config.idle_seconds() };
+            let idle = if may_be_idle { 0 } else { self.server.config.connections.idle_seconds() };
             if self.client.is_killed() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }

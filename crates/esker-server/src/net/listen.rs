@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::base::clock;
-use crate::clients::Client;
+use crate::clients::{Client, Full};
 use crate::net::connection;
 use crate::net::http;
 use crate::net::pulse;
@@ -216,6 +216,10 @@ async fn look_around(server: Arc<Server>) {
         every.tick().await;
         server.look_at_memory();
         server.observed.rates.note(&server.observed.stats);
+        if let Some(bytes_max) = server.config.connections.memory() {
+            let why = "requests and output of all connections take more than maxmemory-clients";
+            connection::end_largest(&server, bytes_max, Client::memory, why);
+        }
         keep_slots(&server).await;
     }
 }
@@ -265,7 +269,7 @@ async fn accept_tcp(
         match accepted {
             Ok((stream, peer)) => {
                 let _ = stream.set_nodelay(true);
-                keep_alive(&stream, server.config.keepalive_seconds());
+                keep_alive(&stream, server.config.connections.keepalive_seconds());
                 let own = stream.local_addr().map_or(String::new(), |address| address.to_string());
                 let is_near = peer.ip().is_loopback() || is_own(&stream, peer.ip());
                 begin(&server, stream, Peer { address: peer.to_string(), own_address: own, is_near });
@@ -318,10 +322,12 @@ fn is_refused(server: &Server, peer: &Peer) -> bool {
 }
 
 /// Counts a connection as a client, unless there are too many.
-fn admit(server: &Server, peer: Peer) -> Option<Arc<Client>> {
+fn admit(server: &Server, peer: Peer) -> Result<Arc<Client>, Full> {
     let Peer { address, own_address, .. } = peer;
-    let client = server.clients.add(address, own_address, clock::now_ms(), server.config.clients_max());
-    if client.is_none() {
+    let limits = &server.config.connections;
+    let most = [limits.clients(), limits.of_address()];
+    let client = server.clients.add(address, own_address, clock::now_ms(), most);
+    if client.is_err() {
         server.observed.stats.refused.add(1);
     }
     client
@@ -340,14 +346,15 @@ where
         return;
     }
     match admit(server, peer) {
-        Some(client) if !server.is_stopping() => {
+        Ok(client) if !server.is_stopping() => {
             tokio::spawn(serve(server.clone(), client, stream));
         }
-        Some(client) => {
+        Ok(client) => {
             connection::leave(server, &client);
             tokio::spawn(async move { connection::close(&mut stream).await });
         }
-        None => refuse(stream, "-ERR max number of clients reached\r\n"),
+        Err(Full::Server) => refuse(stream, "-ERR max number of clients reached\r\n"),
+        Err(Full::Address) => refuse(stream, "-ERR max number of clients of this address reached\r\n"),
     }
 }
 
@@ -355,7 +362,7 @@ where
 #[cfg(feature = "tls")]
 fn begin_encrypted(server: &Arc<Server>, door: &TlsDoor, stream: TcpStream, peer: Peer) {
     let is_refused = is_refused(server, &peer);
-    let Some(client) = admit(server, peer) else { return };
+    let Ok(client) = admit(server, peer) else { return };
     let (server, door) = (server.clone(), door.clone());
     tokio::spawn(async move {
         let agreed = if server.is_stopping() { None } else { door.agree(stream, &client).await };

@@ -29,6 +29,8 @@ pub struct Stats {
     pub connections: Counter,
     /// Connections refused.
     pub refused: Counter,
+    /// Connections ended because of the memory that all of them use.
+    pub ended_for_memory: Counter,
     /// Commands run.
     pub commands: Counter,
     /// Bytes received.

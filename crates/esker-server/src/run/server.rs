@@ -144,9 +144,11 @@ impl Server {
         let config = Config::new(&options);
         config.begin_with(&options.given.parameters).map_err(Error::Invalid)?;
         config.safety.demand_quorum(replication.ballot().quorum);
-        if config.clients_max() < options.clients_max {
-            let why =
-                format!("{}: the process may open too few descriptors (ulimit -n)", config.clients_max());
+        if config.connections.clients() < options.clients_max {
+            let why = format!(
+                "{}: the process may open too few descriptors (ulimit -n)",
+                config.connections.clients()
+            );
             crate::observe::trace::warn("maxclients is lowered", None, &why);
         }
         Ok(Arc::new(Server {

@@ -399,3 +399,56 @@ fn a_stop_is_not_lost_at_any_moment() {
         assert_eq!(opened, stop_at);
     }
 }
+
+#[test]
+fn the_memory_of_all_connections_is_bounded_but_not_by_those_that_are_kept() {
+    let (server, mut wire) = with_large_value();
+    for wrong in ["101%", "-1", "x%", "much"] {
+        let reply = wire.say(&format!("CONFIG SET maxmemory-clients {wrong}"));
+        assert!(reply.starts_with("-ERR CONFIG SET failed"), "{wrong}: {reply}");
+    }
+    assert_eq!(wire.say("CLIENT NO-EVICT maybe"), "-ERR syntax error");
+    // Output that is not read counts, and so does a request that is not complete. The largest is kept.
+    let mut kept = server.wire();
+    assert_eq!(kept.say("CLIENT NO-EVICT ON"), "+OK");
+    kept.send_bytes(&encode(&["GET", "large"]).repeat(40));
+    let id = wire.say("CLIENT ID");
+    until(|| wire.say("CLIENT LIST").contains("flags=e"));
+    let _deaf: Vec<_> = (0..3).map(|_| deaf(&server)).collect();
+    until(|| {
+        server.server.clients.list().iter().filter(|client| client.outbox.waiting() > 1 << 20).count() == 4
+    });
+    assert_eq!(wire.say("CONFIG SET maxmemory-clients 2mb"), "+OK");
+    until(|| server.server.clients.len() == 2);
+    assert_eq!((wire.say("CLIENT ID"), wire.say("CONFIG SET maxmemory-clients 50%")), (id, "+OK".to_owned()));
+    assert!(wire.say("INFO stats").contains("evicted_clients:3"));
+    assert!(format!("{:?}", kept.reply()).ends_with("xx\""), "its replies still arrive");
+    // Requests are bounded at once.
+    drop(kept);
+    until(|| server.server.clients.len() == 1);
+    wire.say("CONFIG SET maxmemory-clients 2mb");
+    let mut large = server.wire();
+    large.send_bytes(b"*2\r\n$4\r\nECHO\r\n$100000000\r\n");
+    let _ = large.stream.get_mut().write_all(&vec![b'x'; 3 << 20]);
+    assert!(large.try_reply().is_none());
+    assert_eq!(wire.say("PING"), "+PONG");
+}
+
+#[test]
+fn connections_of_an_address_are_bounded() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    assert_eq!(wire.say("CONFIG SET maxclients-per-address 3"), "+OK");
+    let mut others: Vec<_> = (0..2).map(|_| server.wire()).collect();
+    others.iter_mut().for_each(|other| assert_eq!(other.say("PING"), "+PONG"));
+    let mut refused = server.wire();
+    let reply = refused.try_reply().map(|reply| format!("{reply:?}"));
+    assert_eq!(reply.as_deref(), Some("-ERR max number of clients of this address reached"));
+    // Each that ends makes room.
+    drop(others.pop());
+    until(|| server.server.clients.len() == 2);
+    assert_eq!(server.wire().say("PING"), "+PONG");
+    assert_eq!(wire.say("CONFIG SET maxclients-per-address 0"), "+OK");
+    let mut many: Vec<_> = (0..5).map(|_| server.wire()).collect();
+    many.iter_mut().for_each(|other| assert_eq!(other.say("PING"), "+PONG"));
+}

@@ -207,7 +207,19 @@ fn idle_entries_are_claimed_longest_first_and_while_a_reader_waits() {
     let waiters = || server.server.sequencer.waiters();
     waiting.send(&["XREADGROUP", "GROUP", "g", "w", "BLOCK", "0", "CLAIM", "150", "STREAMS", "s", ">"]);
     until(|| waiters() == 1);
-    third.send(&["XREADGROUP", "GROUP", "g", "x", "BLOCK", "0", "CLAIM", "600000", "STREAMS", "s", ">"]);
+    third.send(&[
+        "XREADGROUP",
+        "GROUP",
+        "g",
+        "x",
+        "BLOCK",
+        "0",
+        "CLAIM",
+        "9223372036854775807",
+        "STREAMS",
+        "s",
+        ">",
+    ]);
     until(|| waiters() == 2);
     say_all(&mut wire, &["MULTI", "XADD s 1-0 f v", "XREADGROUP GROUP g a STREAMS s >", "EXEC"]);
     let reply = format!("{:?}", waiting.reply());

@@ -25,7 +25,7 @@ impl Made {
 }
 
 fn client(clients: &Clients, made: &Made, setting: &Setting) -> Arc<Client> {
-    let client = clients.add(String::new(), String::new(), 0, 100).unwrap();
+    let client = clients.add(String::new(), String::new(), 0, [100, 100]).unwrap();
     client.state.is_resp3.store(true, Ordering::Relaxed);
     assert!(clients.track(&client, setting, Waker::noop().clone(), || made.open()).unwrap());
     client

@@ -84,7 +84,7 @@ async fn send_all(
             }
             None => {
                 let since = *stuck.get_or_insert_with(clock::moment);
-                let idle = Duration::from_secs(server.config.idle_seconds());
+                let idle = Duration::from_secs(server.config.connections.idle_seconds());
                 if !idle.is_zero() && since.elapsed() >= idle {
                     return Err(refuse(client, "its client reads nothing: timeout"));
                 }
