@@ -1,8 +1,9 @@
-"""Automatic failover in network namespaces: three machines, each with a server, a sentinel and a member of etcd.
+"""Automatic failover in network namespaces: each of three machines has a server, a sentinel and etcd.
 
-Processes are killed and stopped, networks cut, disks lost, while clients write by way of the sentinels. No write
-that was answered without an error may be missing at the end, no counter may give out a number twice, and the three
-servers come to hold the same. Longer: FAILOVER_SECONDS=600 FAILOVER_SEED=7 cargo xtask frameworks failover
+Processes are killed and stopped, networks cut, disks lost, while clients write by way of the sentinels. No
+write that was answered without an error may be missing at the end, no counter may give out a number twice,
+and the three servers come to hold the same. Longer:
+FAILOVER_SECONDS=600 FAILOVER_SEED=7 cargo xtask frameworks failover
 """
 
 import os
@@ -34,7 +35,7 @@ def shell(command, check=True):
 
 
 def build_network():
-    shell(f"ip link add {NET} type bridge && ip addr add 10.83.0.254/24 dev {NET} && ip link set {NET} up")
+    shell(f"ip link add {NET} type bridge && ip link set {NET} up && ip addr add 10.83.0.254/24 dev {NET}")
     for n in MACHINES:
         shell(f"ip netns add {NET}-{n} && ip link add {NET}v{n} type veth peer name eth0 netns {NET}-{n}")
         shell(f"ip link set {NET}v{n} master {NET} && ip link set {NET}v{n} up")
@@ -189,7 +190,7 @@ def disturb(group, choose):
             except redis.RedisError:
                 pass
     elif group.works():
-        # A disk is lost only while all others are well: the next one only after this machine takes part again.
+        # A disk is lost only while all machines are well, and each has to take part again before the next.
         group.kill("server", n)
         shutil.rmtree(os.path.join(group.home, f"server{n}"))
         group.start("server", n)
