@@ -238,11 +238,11 @@ fn a_database_in_use_names_its_process() {
     let message = esker.fails("put a 1");
     assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
     for (line, instead) in [
-        ("feed", "ES.FEED"),
+        ("feed", "esker feed --server"),
         ("backup send", "esker unload"),
         ("backup create b", "esker unload"),
         ("checkpoint c", "esker unload"),
-        ("backup feed b", "ES.FEED"),
+        ("backup feed b", "esker feed --server"),
     ] {
         assert!(esker.fails(line).contains(instead), "{line}: {}", esker.fails(line));
     }
