@@ -1,6 +1,6 @@
 //! The followers of this server, and their progress.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -101,7 +101,7 @@ impl Replicas {
     }
 
     /// Returns the number of followers of this ballot that have applied a commit, or have it durably
-    /// (ballot.3).
+    /// (ballot.3). A follower with two connections counts once: one of them may have been cut off.
     pub fn count(&self, ballot: u32, seq: u64, is_durable: bool) -> usize {
         let at = if is_durable { 2 } else { 1 };
         let replicas = self.0.lock();
@@ -109,7 +109,9 @@ impl Replicas {
         online
             .filter(|(_, replica)| replica.ballot == ballot)
             .filter(|(_, replica)| replica.numbers()[at] >= seq)
-            .count()
+            .map(|(_, replica)| (&replica.slot, &replica.address, replica.port))
+            .collect::<BTreeSet<_>>()
+            .len()
     }
 
     /// Returns the number of followers that receive commits and have reported within this time.
@@ -149,5 +151,30 @@ impl Replicas {
     /// Ends all connections. They have to ask again.
     pub fn end_all(&self) {
         self.0.lock().values().for_each(|(client, _)| client.kill());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::Clients;
+
+    #[test]
+    fn a_follower_with_two_connections_counts_once() {
+        let (clients, replicas) = (Clients::default(), Replicas::default());
+        let add = |address: &str, slot: &str| {
+            let client = clients.add(address.to_owned(), String::new(), 0, 10).unwrap();
+            let at = Position::default();
+            let link = Link { at, port: 6379, slot: slot.to_owned(), wants_copy: false, ballot: 1 };
+            let replica = Arc::new(Replica::new(&client, &link));
+            replica.is_online.store(true, Ordering::Relaxed);
+            replica.note([7; 3]);
+            replicas.add(&client, &replica);
+        };
+        add("10.0.0.2:1000", "b");
+        add("10.0.0.2:1001", "b");
+        assert_eq!(replicas.count(1, 7, true), 1);
+        add("10.0.0.3:1000", "c");
+        assert_eq!([7, 8].map(|seq| replicas.count(1, seq, true)), [2, 0]);
     }
 }
