@@ -1,7 +1,7 @@
 //! What a sentinel shows its clients: the primary, the other servers and sentinels, and changes of them.
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -108,8 +108,11 @@ impl Board {
         self.subscribers.lock().retain(|subscriber| subscriber.id != id);
     }
 
+    /// Sends a message. Another thread writes it: a subscriber that reads nothing delays no election.
     fn publish(&self, channel: &[u8], text: &[u8]) {
+        let mut messages = Vec::new();
         for subscriber in self.subscribers.lock().iter() {
+            let mut out = Reply::new(subscriber.is_3);
             for (name, is_pattern) in &subscriber.channels {
                 let is_meant = match is_pattern {
                     true => crate::base::glob::matches(name, channel),
@@ -122,12 +125,20 @@ impl Board {
                     true => &[b"pmessage", name, channel, text],
                     false => &[b"message", channel, text],
                 };
-                let mut out = Reply::new(subscriber.is_3);
                 out.push(parts.len());
                 parts.iter().for_each(|part| out.bulk(part));
-                // A connection that has ended ends its own thread.
-                let _ = subscriber.stream.lock().write_all(&out.bytes);
             }
+            messages.push((subscriber.stream.clone(), out.bytes));
         }
+        #[expect(clippy::disallowed_methods, reason = "no data is behind it that could be simulated")]
+        std::thread::spawn(move || {
+            for (stream, bytes) in messages {
+                let stream = stream.lock();
+                if (&*stream).write_all(&bytes).is_err() {
+                    // It lacks a part of the message. It connects again and asks.
+                    let _ = stream.shutdown(Shutdown::Both);
+                }
+            }
+        });
     }
 }

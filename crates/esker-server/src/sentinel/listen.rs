@@ -1,7 +1,7 @@
 //! The protocol of Redis Sentinel, as far as clients use it: the address of the primary, the other servers
 //! and sentinels, and messages about changes.
 
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,6 +17,8 @@ use super::reply::Reply;
 
 /// Maximum number of connections.
 const CLIENTS_MAX: usize = 1_000;
+/// Maximum size of a request. What is longer ends its connection.
+const REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// How often the listener looks whether the sentinel has to end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -54,9 +56,10 @@ fn serve(stream: &TcpStream, board: &Board, id: u64) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(Duration::from_secs(5)))?;
     let out = Arc::new(Mutex::new(stream.try_clone()?));
-    let mut input = BufReader::new(stream.try_clone()?);
+    let mut input = BufReader::new(stream.try_clone()?.take(REQUEST_BYTES_MAX));
     let (mut parser, mut is_3) = (Parser::new(), false);
     loop {
+        input.get_mut().set_limit(REQUEST_BYTES_MAX);
         let Ok(Value::Array(words)) = parser.parse_value(&mut input) else {
             return Ok(());
         };
