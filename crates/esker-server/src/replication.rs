@@ -193,7 +193,8 @@ impl Replication {
             }
             Some(role) => role,
         };
-        let source = source.filter(|source| role != Role::Replica(source.clone()));
+        let is_older = |source: &Source| source.is_unset() && matches!(role, Role::Replica(_));
+        let source = source.filter(|source| role != Role::Replica(source.clone()) && !is_older(source));
         let mut state = self.state.lock();
         state.history = records.history()?;
         state.applied_local = visible();

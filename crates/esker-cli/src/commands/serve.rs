@@ -93,8 +93,8 @@ struct TlsArgs {
 /// Replication, as a replica and as a primary.
 #[derive(Debug, Args)]
 struct ReplicaArgs {
-    /// Run as a replica of this primary
-    #[arg(long, value_name = "HOST:PORT", value_parser = source)]
+    /// Run as a replica of this primary. `election`: wait for `esker sentinel` to choose a primary
+    #[arg(long, value_name = "HOST:PORT|election", value_parser = replica_of)]
     replica_of: Option<Source>,
     /// Name under which the primary knows this replica [default: one stored in its database]
     #[arg(long, value_name = "NAME", value_parser = slot)]
@@ -224,6 +224,10 @@ pub(super) fn source(text: &str) -> std::result::Result<Source, String> {
     let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
     let host = host.trim_matches(['[', ']']).to_owned();
     if host.is_empty() { Err(wrong()) } else { Ok(Source { host, port }) }
+}
+
+fn replica_of(text: &str) -> std::result::Result<Source, String> {
+    if text == "election" { Ok(Source::unset()) } else { source(text) }
 }
 
 fn slot(text: &str) -> std::result::Result<String, String> {

@@ -120,7 +120,7 @@ pub struct Options {
     pub idle_seconds: u64,
     /// Without a password, clients from other machines are refused.
     pub protected: bool,
-    /// The primary that it follows, if it is a replica.
+    /// The primary that it follows, if it is a replica. Unset: it waits until an election decides.
     pub replica_of: Option<Source>,
     /// The name under which it follows primaries. `None`: the one in its database.
     pub replica_slot: Option<String>,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use esker_server::{Fsync, Options, SentinelOptions, run_sentinel};
+use esker_server::{Fsync, Options, SentinelOptions, Source, run_sentinel};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -138,7 +138,7 @@ impl Sentinel {
             servers: ports.iter().map(|port| source(*port)).collect(),
             quorum: 1,
             primary: primary.map(source),
-            etcd: vec![etcd.to_owned()],
+            etcd: etcd.split(',').map(str::to_owned).collect(),
             down_after: Duration::from_millis(600),
             interval: Duration::from_millis(30),
             login: None,
@@ -172,7 +172,11 @@ impl Drop for Sentinel {
 }
 
 fn nodes(dir: &std::path::Path) -> Vec<Node> {
-    let options = || Options { fsync: Fsync::Always, ..Options::default() };
+    nodes_of(dir, None)
+}
+
+fn nodes_of(dir: &std::path::Path, replica_of: Option<Source>) -> Vec<Node> {
+    let options = || Options { fsync: Fsync::Always, replica_of: replica_of.clone(), ..Options::default() };
     ["a", "b", "c"].map(|name| Node::start_with(&dir.join(name), options(), 64 << 20)).into()
 }
 
@@ -301,4 +305,28 @@ fn a_server_keeps_its_promise_over_restarts() {
     assert_eq!(nodes[0].say("ES.ELECT LEAVE"), "+OK");
     assert_eq!(nodes[0].say("REPLICAOF NO ONE"), "+OK");
     assert_eq!(nodes[0].say("SET k y"), "+OK", "without a ballot there is no quorum");
+}
+
+#[test]
+fn a_primary_that_lost_its_data_confirms_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut nodes = nodes_of(dir.path(), Some(Source::unset()));
+    assert!(nodes[0].say("SET k v").starts_with("-READONLY"), "it waits");
+    let ports: Vec<u16> = nodes.iter().map(Node::port).collect();
+    let (etcd, _) = Etcd::start();
+    let sentinel = Sentinel::start(&etcd, &ports, Some(ports[0]));
+    until(|| nodes.iter().all(|node| figure(node, "ballot") != "0"));
+    until(|| nodes[0].say("SET k v") == "+OK");
+
+    nodes[0].stop();
+    std::fs::remove_dir_all(dir.path().join("a")).unwrap();
+    nodes[0].restart();
+    // Clients may still ask it.
+    let reply = nodes[0].say("SET l 1");
+    assert!(reply.starts_with("-READONLY"), "{reply}");
+    until(|| sentinel.primary().is_some_and(|port| port != ports[0]));
+    until(|| figure(&nodes[0], "link") == "up" && figure(&nodes[0], "ballot") != "0");
+    nodes[0].restart();
+    until(|| figure(&nodes[0], "link") == "up");
+    assert_eq!(nodes[0].say("GET k"), "\"v\"");
 }

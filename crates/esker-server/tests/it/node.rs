@@ -70,8 +70,8 @@ impl Node {
             port != 0
         });
         self.options.port = Some(port as u16);
-        // The database keeps the role that it had when it stopped.
-        self.options.replica_of = None;
+        // The database keeps the role that it had when it stopped. An election's decision comes first anyway.
+        self.options.replica_of = self.options.replica_of.take().filter(Source::is_unset);
     }
 
     pub fn stop(&mut self) {
