@@ -1,5 +1,6 @@
 //! A client of etcd over its HTTP gateway: a value with compare-and-put, and keys that end with a lease.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
@@ -13,6 +14,9 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Etcd {
     agent: ureq::Agent,
     endpoints: Vec<String>,
+    /// The member that answered last. It is asked first, so a member that is cut off costs its time limit
+    /// once. Relaxed: any value will do.
+    answered: AtomicUsize,
 }
 
 /// A value, and the revision of its last change. Revision 0: there is none.
@@ -39,17 +43,22 @@ impl Etcd {
         }
         let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).build();
         let endpoints = endpoints.iter().map(|endpoint| endpoint.trim_end_matches('/').to_owned()).collect();
-        Ok(Etcd { agent: config.into(), endpoints })
+        Ok(Etcd { agent: config.into(), endpoints, answered: AtomicUsize::new(0) })
     }
 
     /// Sends a request to the first member that answers.
     fn call(&self, path: &str, request: &Value) -> Result<Value, String> {
         let mut last = String::new();
-        for endpoint in &self.endpoints {
+        let (len, first) = (self.endpoints.len(), self.answered.load(Ordering::Relaxed));
+        for at in (first..first + len).map(|at| at % len) {
+            let endpoint = &self.endpoints[at];
             let sent = self.agent.post(format!("{endpoint}/v3/{path}")).send(request.to_string().as_bytes());
             let body = sent.and_then(|mut answer| answer.body_mut().read_to_string());
             match body.map_err(|error| error.to_string()).and_then(|body| parse(&body)) {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    self.answered.store(at, Ordering::Relaxed);
+                    return Ok(answer);
+                }
                 Err(error) => last = format!("etcd at {endpoint}: {error}"),
             }
         }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use redis::{
+    Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisError,
+};
 
 use super::choice::Fenced;
 use super::record::parse_source;
@@ -47,6 +49,30 @@ impl Status {
     }
 }
 
+/// Why there is no answer to a question.
+pub(super) enum Failed {
+    /// The server cannot be reached, or is slow.
+    Silent(String),
+    /// It has answered something else.
+    Refused(String),
+}
+
+impl From<RedisError> for Failed {
+    fn from(error: RedisError) -> Self {
+        let is_silent = error.is_io_error() || error.is_timeout() || error.is_connection_dropped();
+        let why = error.to_string();
+        if is_silent { Failed::Silent(why) } else { Failed::Refused(why) }
+    }
+}
+
+impl From<Failed> for String {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Silent(why) | Failed::Refused(why) => why,
+        }
+    }
+}
+
 /// A server.
 pub(super) struct Node {
     /// `host:port`.
@@ -68,63 +94,57 @@ impl Node {
     }
 
     /// Sends a command and returns the reply. A connection that fails is not used again.
-    fn ask<T: redis::FromRedisValue>(&self, words: &[&str], patience: Duration) -> Result<T, String> {
+    fn ask<T: redis::FromRedisValue>(&self, words: &[&str], patience: Duration) -> Result<T, Failed> {
         let mut held = self.connection.lock();
         let mut connection = match held.take() {
             Some(connection) => connection,
             None => self.connect()?,
         };
         let limits = connection.set_read_timeout(Some(patience));
-        limits.and_then(|()| connection.set_write_timeout(Some(patience))).map_err(text)?;
+        limits.and_then(|()| connection.set_write_timeout(Some(patience)))?;
         let mut command = redis::cmd(words[0]);
         words[1..].iter().for_each(|word| {
             command.arg(*word);
         });
         let reply: redis::RedisResult<T> = command.query(&mut connection);
-        match reply {
-            Err(error) if error.is_io_error() || error.is_timeout() || error.is_connection_dropped() => {
-                Err(text(error))
-            }
-            reply => {
-                *held = Some(connection);
-                *self.answered.lock() = clock::moment();
-                reply.map_err(text)
-            }
+        let reply = reply.map_err(Failed::from);
+        if !matches!(reply, Err(Failed::Silent(_))) {
+            *held = Some(connection);
+            *self.answered.lock() = clock::moment();
         }
+        reply
     }
 
-    fn connect(&self) -> Result<Connection, String> {
-        let source = parse_source(&self.name).ok_or("the address has no port")?;
-        let info: ConnectionInfo =
-            ConnectionAddr::Tcp(source.host, source.port).into_connection_info().map_err(text)?;
+    fn connect(&self) -> Result<Connection, Failed> {
+        let source = parse_source(&self.name);
+        let source = source.ok_or_else(|| Failed::Refused("its address has no port".to_owned()))?;
+        let info: ConnectionInfo = ConnectionAddr::Tcp(source.host, source.port).into_connection_info()?;
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
         if let Some((user, password)) = &self.login {
             login = login.set_username(user).set_password(password);
         }
-        let client = Client::open(info.set_redis_settings(login)).map_err(text)?;
-        client.get_connection_with_timeout(ANSWER).map_err(text)
+        let client = Client::open(info.set_redis_settings(login))?;
+        Ok(client.get_connection_with_timeout(ANSWER)?)
     }
 
     /// Asks for its state.
-    pub(super) fn status(&self) -> Result<Status, String> {
+    pub(super) fn status(&self) -> Result<Status, Failed> {
         let figures: HashMap<String, String> = self.ask(&["ES.BALLOT"], ANSWER)?;
-        Status::parse(&figures).ok_or_else(|| format!("{figures:?} is no answer to ES.BALLOT"))
+        Status::parse(&figures)
+            .ok_or_else(|| Failed::Refused(format!("{figures:?} is no answer to ES.BALLOT")))
     }
 
-    /// Has it promise a ballot.
-    pub(super) fn fence(&self, ballot: u32) -> Result<Fenced<String>, String> {
+    /// Has it promise a ballot. A server that was silent gets less time, as an election goes on without it.
+    pub(super) fn fence(&self, ballot: u32, was_silent: bool) -> Result<Fenced<String>, String> {
+        let patience = if was_silent { ANSWER } else { ORDER };
         let ballot = ballot.to_string();
-        let (before, epoch, seq): (u32, String, u64) = self.ask(&["ES.ELECT", "FENCE", &ballot], ORDER)?;
+        let (before, epoch, seq): (u32, String, u64) = self.ask(&["ES.ELECT", "FENCE", &ballot], patience)?;
         let epoch: Epoch = epoch.parse().map_err(|()| format!("{epoch} is no epoch"))?;
         Ok(Fenced { server: self.name.clone(), before, at: Position { epoch, seq } })
     }
 
     /// Sends an order that is answered with OK.
     pub(super) fn order(&self, words: &[&str]) -> Result<(), String> {
-        self.ask(words, ORDER)
+        Ok(self.ask(words, ORDER)?)
     }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

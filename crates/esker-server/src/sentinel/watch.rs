@@ -8,9 +8,9 @@ use super::SentinelOptions;
 use super::board::{Board, Look};
 use super::choice::{choose, needed};
 use super::etcd::{Etcd, Lease};
-use super::plan::{Order, Step, View, next_ballot, plan};
+use super::plan::{Order, Owed, Step, View, next_ballot, owed, plan};
 use super::record::{Record, parse_source};
-use super::servers::Node;
+use super::servers::{Failed, Node};
 use crate::base::clock;
 use crate::observe::trace;
 
@@ -24,8 +24,8 @@ pub(super) struct Watch {
     etcd: Etcd,
     nodes: Vec<Node>,
     lease: Option<Lease>,
-    /// The newest commit of the primary at the last look.
-    before: Option<u64>,
+    /// What servers without a ballot had to have at the last look, if this sentinel acted.
+    owed: Owed,
 }
 
 /// The record, and its revision in etcd.
@@ -39,7 +39,8 @@ impl Watch {
         let etcd = Etcd::new(&options.etcd)?;
         let names = options.servers.iter().map(ToString::to_string);
         let nodes = names.map(|name| Node::new(name, options.login.clone())).collect();
-        let watch = Watch { board: Arc::new(Board::new(options)), etcd, nodes, lease: None, before: None };
+        let watch =
+            Watch { board: Arc::new(Board::new(options)), etcd, nodes, lease: None, owed: Owed::new() };
         watch.begin()?;
         Ok(watch)
     }
@@ -55,20 +56,7 @@ impl Watch {
     /// Writes the first record of a group, or checks that the options fit the record that is there.
     fn begin(&self) -> Result<(), String> {
         let options = &self.board.options;
-        let mut servers: Vec<String> = self.nodes.iter().map(|node| node.name.clone()).collect();
-        servers.sort();
-        if let Some(known) = self.read()? {
-            let mut theirs = known.record.servers.clone();
-            theirs.sort();
-            if theirs != servers || known.record.quorum != options.quorum {
-                return Err(format!(
-                    "the group {} has the servers {} and the quorum {}. To change them, stop all sentinels and remove the key {} from etcd; then start one with --primary",
-                    options.name,
-                    known.record.servers.join(","),
-                    known.record.quorum,
-                    self.key("record")
-                ));
-            }
+        if self.read()?.is_some() {
             return Ok(());
         }
         let first = match &options.primary {
@@ -104,11 +92,29 @@ impl Watch {
     fn read(&self) -> Result<Option<Known>, String> {
         let found = self.etcd.get(&self.key("record"))?;
         let decode = |value: Vec<u8>| {
-            let record = serde_json::from_slice(&value);
-            let record = record.map_err(|error| format!("the record in etcd is damaged: {error}"))?;
+            let record = Record::decode(&value);
+            let record = record
+                .map_err(|why| format!("the record {} in etcd is damaged: {why}", self.key("record")))?;
+            self.check(&record)?;
             Ok(Known { record, revision: found.revision })
         };
         found.value.map(decode).transpose()
+    }
+
+    /// Checks that the options fit the record: an election among other servers could lose writes.
+    fn check(&self, record: &Record) -> Result<(), String> {
+        let options = &self.board.options;
+        let names = self.nodes.iter().map(|node| &node.name);
+        if record.has_servers(names) && record.quorum == options.quorum {
+            return Ok(());
+        }
+        Err(format!(
+            "the group {} has the servers {} and the quorum {}. To change them, stop all sentinels and remove the key {} from etcd; then start one with --primary",
+            options.name,
+            record.servers.join(","),
+            record.quorum,
+            self.key("record")
+        ))
     }
 
     fn write(&self, known: &mut Known, record: Record) -> Result<(), String> {
@@ -121,8 +127,12 @@ impl Watch {
     /// Asks all servers at once.
     fn probe(&self) -> Vec<View> {
         let view = |node: &Node| {
-            let status = node.status().ok();
-            View { name: node.name.clone(), status, silent: node.silent() }
+            let (status, refusal) = match node.status() {
+                Ok(status) => (Some(status), None),
+                Err(Failed::Silent(_)) => (None, None),
+                Err(Failed::Refused(why)) => (None, Some(why)),
+            };
+            View { name: node.name.clone(), status, silent: node.silent(), refusal }
         };
         std::thread::scope(|scope| {
             let asked: Vec<_> = self.nodes.iter().map(|node| scope.spawn(move || view(node))).collect();
@@ -173,7 +183,14 @@ impl Watch {
             }
         };
         let is_mine = acts.as_deref() == Some(&*self.board.options.announce.to_string());
-        let done = if is_mine { self.act(known, &look.views) } else { Ok(()) };
+        let done = match is_mine {
+            true => self.act(known, &look.views),
+            false => {
+                // What it saw earlier may be out of date once it acts again.
+                self.owed.clear();
+                Ok(())
+            }
+        };
         look.trouble = done.as_ref().err().cloned();
         self.board.show(look);
         done
@@ -208,20 +225,20 @@ impl Watch {
     }
 
     fn act(&mut self, mut known: Known, views: &[View]) -> Result<(), String> {
-        let (before, down_after) = (self.before.take(), self.board.options.down_after);
+        let before = std::mem::take(&mut self.owed);
+        let down_after = self.board.options.down_after;
         if self.board.take_failover() {
             self.catch_up(&known.record)?;
             let views = self.probe();
             return self.elect(&mut known, &views, "a client asks for it");
         }
-        match plan(&known.record, views, before, down_after) {
+        let owed = owed(&known.record, views, &before);
+        match plan(&known.record, views, &owed, down_after) {
             Step::Begin(first) => self.lead_first(&mut known, views, &first),
             Step::Elect(why) => self.elect(&mut known, views, &why),
             Step::Stuck(why) => Err(why),
             Step::Mend(orders) => {
-                let lead = views.iter().find(|view| Some(&view.name) == known.record.primary.as_ref());
-                let lead = lead.and_then(|view| view.status.as_ref());
-                self.before = lead.map(|status| status.at.seq);
+                self.owed = owed;
                 let mend = |order| self.mend(&known.record, order, views);
                 let mended: Vec<_> = orders.iter().map(mend).collect();
                 mended.into_iter().collect()
@@ -243,13 +260,17 @@ impl Watch {
     fn elect(&self, known: &mut Known, views: &[View], why: &str) -> Result<(), String> {
         let old = &known.record;
         let last = old.primary.clone().or_else(|| old.last.clone());
-        let record = Record { ballot: next_ballot(old, views), primary: None, last, ..old.clone() };
+        let record =
+            Record { ballot: next_ballot(old, views), primary: None, last, first: None, ..old.clone() };
         trace::warn("an election begins", None, &format!("ballot {}: {why}", record.ballot));
         self.write(known, record)?;
         let record = known.record.clone();
+        let fence = |node: &Node| {
+            let is_silent = |view: &View| view.name == node.name && view.status.is_none();
+            node.fence(record.ballot, views.iter().any(is_silent))
+        };
         let fenced = std::thread::scope(|scope| {
-            let asked: Vec<_> =
-                self.nodes.iter().map(|node| scope.spawn(move || node.fence(record.ballot))).collect();
+            let asked: Vec<_> = self.nodes.iter().map(|node| scope.spawn(move || fence(node))).collect();
             asked.into_iter().filter_map(|asked| asked.join().ok()?.ok()).collect()
         });
         let needed = needed(record.servers.len(), record.quorum);
@@ -297,7 +318,7 @@ impl Watch {
                         && view.status.as_ref().is_some_and(|status| status.ballot < record.ballot)
                 };
                 let fenced = match views.iter().any(is_older) {
-                    true => node.fence(record.ballot).map(drop),
+                    true => node.fence(record.ballot, false).map(drop),
                     false => Ok(()),
                 };
                 (

@@ -330,3 +330,44 @@ fn a_primary_that_lost_its_data_confirms_nothing() {
     until(|| figure(&nodes[0], "link") == "up");
     assert_eq!(nodes[0].say("GET k"), "\"v\"");
 }
+
+#[test]
+fn the_first_member_of_etcd_may_hang() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = nodes(dir.path());
+    let ports: Vec<u16> = nodes.iter().map(Node::port).collect();
+    let (etcd, _) = Etcd::start();
+    let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
+    let etcd = format!("http://{},{etcd}", hangs.local_addr().unwrap());
+    let sentinel = Sentinel::start(&etcd, &ports, Some(ports[0]));
+    let start = Instant::now();
+    until(|| sentinel.primary() == Some(ports[0]));
+    assert!(
+        start.elapsed() < Duration::from_secs(9),
+        "{:?}: the time limit was awaited twice",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn a_group_that_etcd_has_forgotten_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut nodes = nodes(dir.path());
+    let ports: Vec<u16> = nodes.iter().map(Node::port).collect();
+    let (etcd, _) = Etcd::start();
+    let sentinel = Sentinel::start(&etcd, &ports, Some(ports[0]));
+    until(|| nodes.iter().all(|node| figure(node, "ballot") != "0"));
+    nodes[0].stop();
+    until(|| sentinel.primary().is_some_and(|port| port != ports[0]));
+    let led = ports.iter().position(|port| Some(*port) == sentinel.primary()).unwrap();
+    until(|| nodes[led].say("SET k v") == "+OK");
+    drop(sentinel);
+
+    // The new etcd has nothing, and the options name the primary of long ago.
+    nodes[0].restart();
+    let (etcd, _) = Etcd::start();
+    let sentinel = Sentinel::start(&etcd, &ports, Some(ports[0]));
+    until(|| sentinel.primary() == Some(ports[led]));
+    until(|| figure(&nodes[0], "link") == "up");
+    assert_eq!(nodes[0].say("GET k"), "\"v\"");
+}
