@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker::Db;
 use esker_server::{Options, Server, Stopper, finish_copy, serve};
@@ -51,6 +51,23 @@ fn links_that_are_cut_and_slow_lose_nothing_and_repeat_nothing() {
     proxy.delay(0);
     assert_same(&primary, &replica);
     assert!(proxy.cuts() > cuts + 3, "it was cut {} times", proxy.cuts() - cuts);
+}
+
+#[test]
+fn a_link_that_is_silent_is_soon_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let primary = Node::start(&dir.path().join("a"));
+    let proxy = Proxy::to(primary.port());
+    let replica = Node::replica_of(&dir.path().join("b"), proxy.port());
+    until(|| replica.info("master_link_status") == "up");
+    // What is on its way stays there, and new connections are fast.
+    proxy.delay(12_000);
+    std::thread::sleep(Duration::from_millis(500));
+    proxy.delay(0);
+    let start = Instant::now();
+    assert_eq!(primary.say("SET k v"), "+OK");
+    until(|| replica.say("GET k") == "\"v\"");
+    assert!(start.elapsed() < Duration::from_secs(7), "{:?}", start.elapsed());
 }
 
 const CHILD: &str = "ESKER_TEST_CHILD";

@@ -34,6 +34,9 @@ const CONNECT: Duration = Duration::from_secs(3);
 const ANSWER: Duration = Duration::from_secs(30);
 /// A primary that has been silent for this long counts as lost.
 const SILENCE: Duration = Duration::from_secs(10);
+/// The same while it sends commits: then something comes ten times a second. After a network cut, the system
+/// repeats lost packets ever more slowly, and a new connection is faster.
+const COMMITS_SILENCE: Duration = Duration::from_secs(3);
 /// Pauses before the replica tries again: the first, and the longest.
 const BACK_OFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 /// How often commits are synced, unless readers must not see what a power loss can take. Then they are synced
@@ -133,6 +136,8 @@ pub struct Upstream {
     /// When something last arrived, and when something was last sent.
     heard: Instant,
     acked: Instant,
+    /// How long it may be silent.
+    patience: Duration,
     numbers: [u64; 3],
 }
 
@@ -160,6 +165,7 @@ impl Upstream {
             buffer: vec![0; READ_BYTES],
             heard: now,
             acked: now,
+            patience: SILENCE,
             numbers: [0; 3],
         })
     }
@@ -176,8 +182,11 @@ impl Upstream {
                 Ok(())
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                if self.heard.elapsed() > SILENCE {
-                    return Err(format!("the primary has been silent for {} seconds", SILENCE.as_secs()));
+                if self.heard.elapsed() > self.patience {
+                    return Err(format!(
+                        "the primary has been silent for {} seconds",
+                        self.patience.as_secs()
+                    ));
                 }
                 Ok(())
             }
@@ -300,6 +309,7 @@ fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(),
     if line.starts_with("+CONTINUE") {
         trace::info("the link to the primary is up", "");
         note(&server, |up| (up.is_up, up.error) = (true, None));
+        upstream.patience = COMMITS_SILENCE;
         return Ok(commits(&mut upstream)?);
     }
     if let Some(why) = line.strip_prefix("+FULL") {
