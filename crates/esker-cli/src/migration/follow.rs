@@ -65,7 +65,8 @@ pub(crate) fn follow(
     let (events, received) = channel();
     let receiver = Receiver { source: source.clone(), directory, shared: shared.clone(), events };
     let thread = std::thread::spawn(move || receiver.run());
-    let mut follower = Follower { source, target, until, shared, followed: Followed::default() };
+    let mut follower =
+        Follower { source, target, until, shared, followed: Followed::default(), has_loaded: false };
     let ended = loop {
         match received.recv_timeout(WAIT) {
             Ok(Event::Snapshot { file, bytes, offset, spool }) => {
@@ -97,12 +98,14 @@ struct Follower<'a> {
     until: Until,
     shared: Arc<Shared>,
     followed: Followed,
+    /// Whether a snapshot was loaded, or a part of it.
+    has_loaded: bool,
 }
 
 impl Follower<'_> {
     /// Loads a snapshot into the target. Whatever an earlier one has left there is removed.
     fn load(&mut self, file: impl std::io::Read, bytes: u64) -> Result<()> {
-        if self.followed.offset != 0 {
+        if std::mem::replace(&mut self.has_loaded, true) {
             self.target.prepare(true)?;
         }
         let progress = Progress::bytes(Some(bytes));
@@ -131,7 +134,7 @@ impl Follower<'_> {
             if let Taken::Bytes(len) = taken {
                 let confirmed = applier.apply(&buffer[..len], self.target)?;
                 self.followed.offset += confirmed;
-                self.shared.applied.store(self.followed.offset, Ordering::Relaxed);
+                spool.applied.store(self.followed.offset, Ordering::Relaxed);
                 let is_asked = std::mem::take(&mut applier.is_asked);
                 self.shared.ack_now.fetch_or(is_asked, Ordering::Relaxed);
             }
@@ -139,7 +142,8 @@ impl Follower<'_> {
             if applier.commands > before {
                 wrote = Instant::now();
             }
-            let lag = self.shared.received.load(Ordering::Relaxed).saturating_sub(self.followed.offset);
+            let (history, received) = spool.position();
+            let lag = received.saturating_sub(self.followed.offset);
             match taken {
                 Taken::Over if self.shared.stops() => {
                     self.followed.is_caught_up = lag == 0;
@@ -148,7 +152,7 @@ impl Follower<'_> {
                 Taken::Over => return Ok(false),
                 _ => {}
             }
-            if lag == 0 && self.is_at_end(&mut goal, wrote) {
+            if lag == 0 && self.is_at_end(&history, &mut goal, wrote) {
                 self.followed.is_caught_up = true;
                 return Ok(true);
             }
@@ -169,9 +173,9 @@ impl Follower<'_> {
         ));
     }
 
-    /// Returns whether the command ends here, with everything applied that was received. `wrote` is the time
-    /// of the source's last write.
-    fn is_at_end(&self, goal: &mut Option<u64>, wrote: Instant) -> bool {
+    /// Returns whether the command ends here, with everything applied that was received of `history`. `wrote`
+    /// is the time of the source's last write.
+    fn is_at_end(&self, history: &str, goal: &mut Option<u64>, wrote: Instant) -> bool {
         let is_due = match self.until {
             Until::Stopped => false,
             Until::CaughtUp => true,
@@ -182,10 +186,15 @@ impl Follower<'_> {
         }
         if goal.is_none() || self.until != Until::CaughtUp {
             // A source that cannot be asked is asked again.
-            *goal = Link::open(self.source)
-                .and_then(|mut link| link.offset())
-                .map_err(|down| self.unknown(&down))
-                .ok();
+            let asked = Link::open(self.source).and_then(|mut link| link.offset());
+            *goal = match asked {
+                Ok((id, _)) if id.as_ref().is_some_and(|id| id != history) => {
+                    // A restarted source has another history, which the receiver has not met yet.
+                    std::thread::sleep(WAIT);
+                    None
+                }
+                asked => asked.map(|(_, offset)| offset).map_err(|down| self.unknown(&down)).ok(),
+            };
         }
         goal.is_some_and(|goal| goal <= self.followed.offset)
     }

@@ -159,11 +159,15 @@ impl Link {
         self.inner.get_mut().set_read_timeout(Some(READ_TIMEOUT))
     }
 
-    /// Returns the source's offset: how many bytes of the stream there are.
-    pub(super) fn offset(&mut self) -> Result<u64, Down> {
+    /// Returns the id of the source's history, unless the source is older than version 4, and its offset in
+    /// it: how many bytes of the stream there are.
+    pub(super) fn offset(&mut self) -> Result<(Option<String>, u64), Down> {
         let info = self.ask(&["INFO", "replication"])?;
-        let offset = info.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
-        let offset = offset.and_then(|offset| offset.trim().parse().ok());
-        offset.ok_or_else(|| Down::Refused("INFO replication has no master_repl_offset".to_owned()))
+        let field = |name| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let id = field("master_replid:").map(str::to_owned);
+        let offset = field("master_repl_offset:").and_then(|offset| offset.parse().ok());
+        let offset =
+            offset.ok_or_else(|| Down::Refused("INFO replication has no master_repl_offset".to_owned()))?;
+        Ok((id, offset))
     }
 }

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -40,10 +40,6 @@ pub(super) struct Shared {
     pub(super) stops: AtomicBool,
     /// The source wants an acknowledgement now.
     pub(super) ack_now: AtomicBool,
-    /// The offset up to which the stream was received.
-    pub(super) received: AtomicU64,
-    /// The offset up to which it was applied (migration.2).
-    pub(super) applied: AtomicU64,
 }
 
 impl Shared {
@@ -68,27 +64,31 @@ pub(super) struct Receiver {
     pub(super) events: Sender<Event>,
 }
 
-/// What is followed: the id of the history, and where its bytes go.
+/// What is followed.
+#[derive(Default)]
 struct Following {
-    id: String,
-    spool: Arc<Spool>,
+    /// Where the bytes of the history go. Absent until its snapshot is here.
+    spool: Option<Arc<Spool>>,
+    /// Whether a snapshot has ever been received.
+    has_begun: bool,
+    /// Failures since the last connection that became a replica.
+    attempts: u32,
 }
 
 impl Receiver {
     /// Receives until the command ends or the source refuses.
     pub(super) fn run(self) {
-        let mut following = None;
-        let mut attempts = 0;
+        let mut following = Following::default();
         while !self.shared.stops() {
-            match self.connected(&mut following, &mut attempts) {
+            match self.connected(&mut following) {
                 Ok(()) => break,
                 Err(Down::Refused(why)) => {
                     self.fail(format!("{}: {why}", shown(&self.source.address)));
                     break;
                 }
                 Err(Down::Later(why)) => {
-                    attempts += 1;
-                    if following.is_none() && attempts >= FIRST_ATTEMPTS {
+                    following.attempts += 1;
+                    if !following.has_begun && following.attempts >= FIRST_ATTEMPTS {
                         self.fail(format!("{}: {why}", shown(&self.source.address)));
                         break;
                     }
@@ -97,7 +97,7 @@ impl Receiver {
                 }
             }
         }
-        if let Some(Following { spool, .. }) = following {
+        if let Some(spool) = following.spool {
             spool.end();
         }
     }
@@ -112,40 +112,43 @@ impl Receiver {
     }
 
     /// Receives from one connection.
-    fn connected(&self, following: &mut Option<Following>, attempts: &mut u32) -> Result<(), Down> {
+    fn connected(&self, following: &mut Following) -> Result<(), Down> {
         let mut link = Link::open(&self.source)?;
-        let received = self.shared.received.load(Ordering::Relaxed);
-        let position = following.as_ref().map(|known| (known.id.as_str(), received));
-        match (link.follow(position)?, following.as_mut()) {
-            (Start::Continued { id }, Some(known)) => {
-                known.id = id.unwrap_or_else(|| known.id.clone());
-                self.say(&format!("connected again; the stream goes on at {received}"));
+        let position = following.spool.as_ref().map(|spool| spool.position());
+        let known = position.as_ref().map(|(id, received)| (id.as_str(), *received));
+        let spool = match (link.follow(known)?, following.spool.take()) {
+            (Start::Continued { id }, Some(spool)) => {
+                if let Some(id) = id {
+                    spool.rename(id);
+                }
+                self.say(&format!("connected again; the stream goes on at {}", spool.position().1));
+                spool
             }
             (Start::Continued { .. }, None) => {
                 return Err(Down::Refused("PSYNC continues what never began".to_owned()));
             }
-            (Start::Full { id, offset }, known) => {
-                if let Some(known) = known {
+            (Start::Full { id, offset }, old) => {
+                if let Some(old) = old {
                     self.say("the source no longer has what was missed: starting again with a new snapshot");
-                    known.spool.end();
+                    old.end();
                 }
-                let spool = self.snapshot(&mut link, offset)?;
-                *following = Some(Following { id, spool });
+                self.snapshot(&mut link, id, offset)?
             }
-        }
-        *attempts = 0;
-        match following {
-            Some(known) => self.stream(&mut link, &known.spool),
-            None => Ok(()),
-        }
+        };
+        following.spool = Some(spool.clone());
+        (following.has_begun, following.attempts) = (true, 0);
+        self.stream(&mut link, &spool)
+    }
+
+    /// Returns the end of the command for an error of a temporary file: another snapshot would meet it, too.
+    fn disk(&self, error: io::Error) -> Down {
+        Down::Refused(format!("{}: {}", shown(self.directory.display()), shown(error)))
     }
 
     /// Receives a snapshot and hands it over.
-    fn snapshot(&self, link: &mut Link, offset: u64) -> Result<Arc<Spool>, Down> {
+    fn snapshot(&self, link: &mut Link, history: String, offset: u64) -> Result<Arc<Spool>, Down> {
         let head = link.line()?;
-        let disk = |error: io::Error| {
-            Down::Refused(format!("{}: {}", shown(self.directory.display()), shown(error)))
-        };
+        let disk = |error| self.disk(error);
         link.watch()?;
         let mut file = temporary(&self.directory).map_err(disk)?;
         let bytes = match head.strip_prefix('$').map(|rest| (rest.strip_prefix("EOF:"), rest.parse())) {
@@ -154,11 +157,9 @@ impl Receiver {
             _ => return Err(Down::Refused(format!("no snapshot but: {}", shown(head)))),
         };
         file.seek(SeekFrom::Start(0)).map_err(disk)?;
-        let spool = Arc::new(Spool::new(&self.directory).map_err(disk)?);
-        self.shared.received.store(offset, Ordering::Relaxed);
-        self.shared.applied.store(offset, Ordering::Relaxed);
+        let spool = Arc::new(Spool::new(&self.directory, history, offset).map_err(disk)?);
         // A source without a disk sends the stream only after this.
-        self.acknowledge(link)?;
+        acknowledge(link, &spool)?;
         // If it is not received, the command has ended.
         let _ended = self.events.send(Event::Snapshot { file, bytes, offset, spool: spool.clone() });
         Ok(spool)
@@ -171,11 +172,11 @@ impl Receiver {
         self.each_piece(link, |buffer, link| {
             let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
             let read = link.read_some(&mut buffer[..most])?;
-            out.write_all(&buffer[..read])?;
+            out.write_all(&buffer[..read]).map_err(|error| self.disk(error))?;
             left -= read as u64;
             Ok((read, left == 0))
         })?;
-        out.flush()?;
+        out.flush().map_err(|error| self.disk(error))?;
         Ok(len)
     }
 
@@ -185,13 +186,13 @@ impl Receiver {
         let (mut last, mut bytes) = (Vec::new(), 0);
         self.each_piece(link, |buffer, link| {
             let read = link.read_some(buffer)?;
-            out.write_all(&buffer[..read])?;
+            out.write_all(&buffer[..read]).map_err(|error| self.disk(error))?;
             bytes += read as u64;
             last.extend_from_slice(&buffer[read.saturating_sub(mark.len())..read]);
             last.drain(..last.len().saturating_sub(mark.len()));
             Ok((read, last == mark))
         })?;
-        out.flush()?;
+        out.flush().map_err(|error| self.disk(error))?;
         Ok(bytes - mark.len() as u64)
     }
 
@@ -199,8 +200,8 @@ impl Receiver {
     fn each_piece(
         &self,
         link: &mut Link,
-        mut take: impl FnMut(&mut [u8], &mut Link) -> io::Result<(usize, bool)>,
-    ) -> io::Result<()> {
+        mut take: impl FnMut(&mut [u8], &mut Link) -> Result<(usize, bool), Down>,
+    ) -> Result<(), Down> {
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut heard = Instant::now();
         loop {
@@ -209,7 +210,7 @@ impl Receiver {
                 return Ok(());
             }
             if self.shared.stops() {
-                return Err(io::Error::other("stopped"));
+                return Err(Down::Later("stopped".to_owned()));
             }
             note_silence(read, &mut heard)?;
         }
@@ -223,23 +224,22 @@ impl Receiver {
         while !self.shared.stops() {
             let read = link.read_some(&mut buffer)?;
             if read > 0 {
-                spool.append(&buffer[..read]).map_err(|e| Down::Refused(shown(e)))?;
-                self.shared.received.fetch_add(read as u64, Ordering::Relaxed);
+                spool.append(&buffer[..read]).map_err(|error| self.disk(error))?;
             }
             note_silence(read, &mut heard)?;
             let is_asked = self.shared.ack_now.swap(false, Ordering::Relaxed);
             if is_asked || acknowledged.elapsed() >= ACK_EVERY {
-                self.acknowledge(link)?;
+                acknowledge(link, spool)?;
                 acknowledged = Instant::now();
             }
         }
         Ok(())
     }
+}
 
-    fn acknowledge(&self, link: &mut Link) -> io::Result<()> {
-        let applied = self.shared.applied.load(Ordering::Relaxed).to_string();
-        link.send(&["REPLCONF", "ACK", &applied])
-    }
+fn acknowledge(link: &mut Link, spool: &Spool) -> io::Result<()> {
+    let applied = spool.applied.load(Ordering::Relaxed).to_string();
+    link.send(&["REPLCONF", "ACK", &applied])
 }
 
 /// Fails if nothing was read for too long.

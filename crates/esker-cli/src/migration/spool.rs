@@ -3,6 +3,9 @@
 //! ```text
 //!   receive --append--> file --read--> apply            emptied when all is read
 //! ```
+//!
+//! spool.1. A queue has bytes of one history. Offsets of different histories cannot be compared, so the queue
+//! has them: another history begins with another queue.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -28,6 +31,8 @@ pub(super) fn temporary(directory: &Path) -> io::Result<File> {
 /// The queue.
 #[derive(Debug)]
 pub(super) struct Spool {
+    /// The offset up to which its bytes were applied (migration.2). Relaxed: no other data depends on it.
+    pub(super) applied: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -38,6 +43,10 @@ struct State {
     read: u64,
     written: u64,
     is_over: bool,
+    /// The id of the history.
+    history: String,
+    /// The offset in it up to which bytes were appended.
+    received: u64,
 }
 
 /// What a reader gets.
@@ -51,10 +60,22 @@ pub(super) enum Taken {
 }
 
 impl Spool {
-    pub(super) fn new(directory: &Path) -> io::Result<Self> {
+    /// Creates the queue of a history, from behind `offset`.
+    pub(super) fn new(directory: &Path, history: String, offset: u64) -> io::Result<Self> {
         let file = temporary(directory)?;
-        let state = State { file, read: 0, written: 0, is_over: false };
-        Ok(Spool { state: Mutex::new(state), changed: Condvar::new() })
+        let state = State { file, read: 0, written: 0, is_over: false, history, received: offset };
+        Ok(Spool { applied: AtomicU64::new(offset), state: Mutex::new(state), changed: Condvar::new() })
+    }
+
+    /// Returns the id of the history, and the offset up to which bytes were appended.
+    pub(super) fn position(&self) -> (String, u64) {
+        let state = self.lock();
+        (state.history.clone(), state.received)
+    }
+
+    /// Gives the history another id, as after a failover of the source.
+    pub(super) fn rename(&self, history: String) {
+        self.lock().history = history;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -67,6 +88,7 @@ impl Spool {
         state.file.seek(SeekFrom::Start(end))?;
         state.file.write_all(bytes)?;
         state.written += bytes.len() as u64;
+        state.received += bytes.len() as u64;
         self.changed.notify_all();
         Ok(())
     }
@@ -106,7 +128,7 @@ mod tests {
     #[test]
     fn bytes_come_out_in_order() {
         let directory = tempfile::tempdir().unwrap();
-        let spool = Spool::new(directory.path()).unwrap();
+        let spool = Spool::new(directory.path(), "id".to_owned(), 5).unwrap();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         let mut into = [0; 4];
         let mut read = || {
@@ -116,6 +138,7 @@ mod tests {
         assert_eq!(read().0, Taken::Nothing);
         spool.append(b"abc").unwrap();
         spool.append(b"def").unwrap();
+        assert_eq!(spool.position(), ("id".to_owned(), 11));
         assert_eq!(read(), (Taken::Bytes(4), *b"abcd"));
         spool.end();
         assert_eq!(read(), (Taken::Bytes(2), *b"efcd"));

@@ -191,6 +191,29 @@ fn a_source_is_followed_through_lost_connections() {
 }
 
 #[test]
+fn a_source_that_restarts_at_offset_0_is_loaded_again() {
+    let esker = Esker::new();
+    let mut server = Server::start(&esker, "serve --port 0");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let source = listener.local_addr().expect("an address").to_string();
+    let player = std::thread::spawn(move || {
+        for id in ["abc", "def"] {
+            let head = format!("+FULLRESYNC {id} 0\r\n${}\r\n", SNAPSHOT.len());
+            let (mut stream, _) = accept(&listener, &[head.as_bytes(), SNAPSHOT].concat());
+            acknowledged(&mut stream, 0);
+            if id == "def" {
+                stream.get_mut().write_all(&encoded(&["NOSUCH key"])).expect("send");
+                let _ended = stream.read_to_end(&mut Vec::new());
+            }
+        }
+    });
+    let said = esker.fails(&format!("import --redis {source} --server {}", server.address));
+    player.join().expect("the source");
+    assert!(said.contains("starting again") && said.contains("refuses NOSUCH 'key'"), "{said}");
+    expect(&mut server, KEYS);
+}
+
+#[test]
 fn a_source_that_refuses_is_named() {
     let esker = Esker::new();
     let server = Server::start(&esker, "serve --port 0");
