@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::change::Position;
+use super::source::{Tried, Trouble};
 use crate::failure::{Failure, Result};
 use crate::target::sync_directory_of;
 use crate::text::shown;
@@ -71,17 +72,24 @@ impl PositionFile {
         self.stored.as_ref()
     }
 
-    /// Makes a position durable.
-    pub(super) fn store(&mut self, position: &Position) -> Result<()> {
+    /// Makes a position durable. A full disk is worth another attempt, as for what a sink writes.
+    pub(super) fn store(&mut self, position: &Position) -> Tried<()> {
         let new = beside(&self.path, ".new");
         let line = serde_json::json!({ "esker_feed": FORM, "position": position.to_string() });
         let written = File::create(&new).and_then(|mut file| {
             writeln!(file, "{line}")?;
             file.sync_all()
         });
-        written.map_err(|error| Failure::file("write", &new, &error))?;
-        fs::rename(&new, &self.path).map_err(|error| Failure::file("rename to", &self.path, &error))?;
-        sync_directory_of(&self.path)?;
+        let failed = |what, path: &Path, error: io::Error| {
+            let failure = Failure::file(what, path, &error);
+            match error.kind() {
+                io::ErrorKind::StorageFull => Trouble::Retry(failure.to_string()),
+                _ => Trouble::Stop(failure),
+            }
+        };
+        written.map_err(|error| failed("write", &new, error))?;
+        fs::rename(&new, &self.path).map_err(|error| failed("rename to", &self.path, error))?;
+        sync_directory_of(&self.path).map_err(Trouble::Stop)?;
         self.stored = Some(position.clone());
         Ok(())
     }
@@ -97,6 +105,20 @@ fn parse(bytes: &[u8]) -> Option<Position> {
 mod tests {
     use super::*;
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p");
+        let mut file = PositionFile::open(&path).unwrap();
+        let at: Position = "1-9f:7".parse().unwrap();
+        std::os::unix::fs::symlink("/dev/full", beside(&path, ".new")).unwrap();
+        assert!(matches!(file.store(&at), Err(Trouble::Retry(_))));
+        assert_eq!(file.stored(), None);
+        fs::remove_file(beside(&path, ".new")).unwrap();
+        assert!(file.store(&at).is_ok() && file.stored() == Some(&at));
+    }
+
     #[test]
     fn feed_position_1_a_stored_position_is_read_again() {
         let dir = tempfile::tempdir().unwrap();
@@ -104,7 +126,7 @@ mod tests {
         let mut file = PositionFile::open(&path).unwrap();
         assert_eq!(file.stored(), None);
         let at: Position = "1-9f:7".parse().unwrap();
-        file.store(&at).unwrap();
+        assert!(file.store(&at).is_ok());
         assert!(PositionFile::open(&path).is_err(), "feed_position.2");
         drop(file);
         // A kill can leave an incomplete new file.

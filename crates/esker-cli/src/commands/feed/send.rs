@@ -153,7 +153,7 @@ impl Sender<'_> {
 
     fn store(&mut self, position: &Position) -> Result<()> {
         match self.positions {
-            Some(file) if file.stored() != Some(position) => file.store(position),
+            Some(file) if file.stored() != Some(position) => persist(self.give_up, || file.store(position)),
             _ => Ok(()),
         }
     }
