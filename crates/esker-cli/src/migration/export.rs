@@ -23,14 +23,7 @@ const PAGE: &str = "128";
 /// Copies all databases and libraries of functions.
 pub(crate) fn export(source: &mut Target, target: &mut Target, progress: &Progress) -> Result<Loaded> {
     let mut exported = Loaded::default();
-    if let Ok(reply) = source.ask(&["FUNCTION", "LIST", "WITHCODE"]) {
-        for library in items(reply)? {
-            let code = pairs(library)?.into_iter().find(|(name, _)| name == b"library_code");
-            let code = bytes(code.map(|(_, code)| code).ok_or_else(unexpected)?)?;
-            target.push(&[b"FUNCTION", &b"LOAD"[..], &code])?;
-            exported.libraries += 1;
-        }
-    }
+    exported.libraries = libraries(source, target)?;
     for database in source.databases()? {
         source.ask(&["SELECT", &database.to_string()])?;
         target.select(database)?;
@@ -52,6 +45,23 @@ pub(crate) fn export(source: &mut Target, target: &mut Target, progress: &Progre
     }
     target.flush()?;
     Ok(exported)
+}
+
+/// Copies the libraries of functions, and returns how many there are.
+fn libraries(source: &mut Target, target: &mut Target) -> Result<u64> {
+    let reply = match source.ask(&["FUNCTION", "LIST", "WITHCODE"]) {
+        // The source is built without functions.
+        Err(error) if error.to_string().contains("unknown command") => return Ok(0),
+        reply => reply?,
+    };
+    let mut count = 0;
+    for library in items(reply)? {
+        let code = pairs(library)?.into_iter().find(|(name, _)| name == b"library_code");
+        let code = bytes(code.map(|(_, code)| code).ok_or_else(unexpected)?)?;
+        target.push(&[b"FUNCTION", &b"LOAD"[..], &code])?;
+        count += 1;
+    }
+    Ok(count)
 }
 
 fn unexpected() -> Failure {
