@@ -269,15 +269,13 @@ impl Turns {
         while !turn.effects.filled.is_empty() {
             let (db, key) = turn.effects.filled.remove(0);
             // Of the jobs that wait for the same thing, only one checks each change.
-            let mut in_vain: Vec<Vec<u8>> = Vec::new();
+            let mut in_vain: Vec<(Vec<u8>, u64)> = Vec::new();
             for id in self.waiters.of(db, &key) {
-                let class = self.waiters.class(id);
-                if class.is_some_and(|class| in_vain.iter().any(|known| known == class)) {
-                    continue;
-                }
-                let class = class.map(<[u8]>::to_vec);
-                if self.retry(turn, id) {
-                    in_vain.extend(class);
+                let class = self.waiters.class(id).map(<[u8]>::to_vec);
+                if let Some((_, tried)) = in_vain.iter().find(|(known, _)| Some(known) == class.as_ref()) {
+                    self.waiters.retry_with(id, *tried);
+                } else if self.retry(turn, id) {
+                    in_vain.extend(class.map(|class| (class, id)));
                 }
             }
         }

@@ -100,11 +100,22 @@ impl Waiters {
         let id = job.session.client.id;
         let Some(waiting) = self.waiting.get_mut(&id) else { return };
         waiting.job = Some(job);
-        let before = std::mem::replace(&mut waiting.again_at, again_at);
-        if let Some(at) = before {
-            self.retries.remove(&(at, id));
+        self.set_retry(id, again_at);
+    }
+
+    fn set_retry(&mut self, id: u64, again_at: Option<u64>) {
+        let Some(waiting) = self.waiting.get_mut(&id) else { return };
+        if let Some(before) = std::mem::replace(&mut waiting.again_at, again_at) {
+            self.retries.remove(&(before, id));
         }
         self.retries.extend(again_at.map(|at| (at, id)));
+    }
+
+    /// Makes a job be retried no later than another one: what that one waits for may be for this one.
+    pub fn retry_with(&mut self, id: u64, other: u64) {
+        let again_at = |id: u64| self.waiting.get(&id).and_then(|waiting| waiting.again_at);
+        let earlier = again_at(id).into_iter().chain(again_at(other)).min();
+        self.set_retry(id, earlier);
     }
 
     /// Removes a job that has stopped waiting.

@@ -233,6 +233,27 @@ fn idle_entries_are_claimed_longest_first_and_while_a_reader_waits() {
 }
 
 #[test]
+fn each_of_several_waiting_readers_claims_an_entry_once_it_is_idle() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    wire.say("XGROUP CREATE s g $ MKSTREAM");
+    let mut readers = [server.wire(), server.wire(), server.wire()];
+    for (n, reader) in readers.iter_mut().enumerate() {
+        let name = format!("w{n}");
+        let words = ["XREADGROUP", "GROUP", "g", &name, "COUNT", "1", "BLOCK", "9000", "CLAIM", "150"];
+        reader.send(&[&words[..], &["STREAMS", "s", ">"]].concat());
+        until(|| server.server.sequencer.waiters() == n + 1);
+    }
+    // Only the first reader checks this change, because all wait for the same.
+    let lines = ["MULTI", "XADD s 1-0 f v", "XADD s 2-0 f v", "XADD s 3-0 f v"];
+    say_all(&mut wire, &lines);
+    say_all(&mut wire, &["XREADGROUP GROUP g a STREAMS s >", "EXEC"]);
+    let mut claimed = readers.map(|mut reader| delivered(&format!("{:?}", reader.reply())));
+    claimed.sort_unstable();
+    assert_eq!(claimed, [[(1, 1)], [(2, 1)], [(3, 1)]]);
+}
+
+#[test]
 fn wrong_words_are_refused_and_change_nothing() {
     let server = TestServer::start();
     let mut wire = server.wire();
