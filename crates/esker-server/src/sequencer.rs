@@ -207,6 +207,9 @@ impl Turns {
                 }
             }
         }
+        if self.server.clients.pause.is_on(turn.now) {
+            self.waiters.hold_retries(turn.now);
+        }
         while let Some(id) = self.waiters.take_retry(turn.now) {
             self.retry(&mut turn, id);
         }

@@ -7,6 +7,9 @@ use std::collections::{BTreeSet, HashMap};
 use crate::resp::fail::Wait;
 use crate::run::queue::Job;
 
+/// Milliseconds after which a retry that is put off comes.
+const HELD_MS: u64 = 100;
+
 /// Order of arrival, and the number of the connection.
 type Arrival = (u64, u64);
 
@@ -116,6 +119,13 @@ impl Waiters {
         let again_at = |id: u64| self.waiting.get(&id).and_then(|waiting| waiting.again_at);
         let earlier = again_at(id).into_iter().chain(again_at(other)).min();
         self.set_retry(id, earlier);
+    }
+
+    /// Puts off the retries that are due, because a pause holds writes.
+    pub fn hold_retries(&mut self, now: u64) {
+        while let Some(id) = self.take_retry(now) {
+            self.set_retry(id, Some(now + HELD_MS));
+        }
     }
 
     /// Removes a job that has stopped waiting.

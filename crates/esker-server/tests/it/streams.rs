@@ -254,6 +254,21 @@ fn each_of_several_waiting_readers_claims_an_entry_once_it_is_idle() {
 }
 
 #[test]
+fn a_pause_holds_the_claims_of_readers_that_wait() {
+    let server = TestServer::start();
+    let (mut wire, mut reader) = (server.wire(), server.wire());
+    let lines = ["XADD s 1-0 f v", "XGROUP CREATE s g 0", "XREADGROUP GROUP g a STREAMS s >"];
+    say_all(&mut wire, &lines);
+    reader.send(&["XREADGROUP", "GROUP", "g", "b", "BLOCK", "0", "CLAIM", "300", "STREAMS", "s", ">"]);
+    until(|| server.server.sequencer.waiters() == 1);
+    wire.say("CLIENT PAUSE 60000 WRITE");
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    assert!(wire.say("XPENDING s g").ends_with("*[*[\"a\", \"1\"]]]"), "a claim is a write");
+    wire.say("CLIENT UNPAUSE");
+    assert_eq!(delivered(&format!("{:?}", reader.reply())), [(1, 1)]);
+}
+
+#[test]
 fn wrong_words_are_refused_and_change_nothing() {
     let server = TestServer::start();
     let mut wire = server.wire();
