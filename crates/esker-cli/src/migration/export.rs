@@ -22,8 +22,7 @@ const PAGE: &str = "128";
 
 /// Copies all databases and libraries of functions.
 pub(crate) fn export(source: &mut Target, target: &mut Target, progress: &Progress) -> Result<Loaded> {
-    let mut exported = Loaded::default();
-    exported.libraries = libraries(source, target)?;
+    let mut exported = Loaded { libraries: libraries(source, target)?, ..Loaded::default() };
     for database in source.databases()? {
         source.ask(&["SELECT", &database.to_string()])?;
         target.select(database)?;

@@ -389,6 +389,20 @@ impl World {
         Ok(())
     }
 
+    /// Records what an acknowledgement confirms: commits of a primary's own ballot.
+    fn confirm(&mut self, link: &Link) {
+        let lead = self.replication(link.to);
+        let state = lead.state.lock();
+        let ballot = state.ballot;
+        let seq = link.durable.min(lead.position_in(&state).seq);
+        let at = Position { epoch: state.history.epoch_of(seq), seq };
+        let counts = matches!(state.role, Role::Primary(_)) && link.ballot == ballot.number;
+        drop(state);
+        if counts && ballot.number > 0 && ballot.has(at.epoch) {
+            self.confirmed.push(at);
+        }
+    }
+
     /// Expects nothing of a machine any more.
     fn forget(&mut self, m: usize) {
         (self.machines[m].applied, self.machines[m].durable) = (None, None);

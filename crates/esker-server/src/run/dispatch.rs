@@ -270,6 +270,7 @@ fn abort_exec(cx: &mut Cx<'_>, why: &str) -> Fail {
 
 /// Returns whether a command must be the first of its commit, or is a script or a function whose source names
 /// such a command. The writes of other connections then do not come before those of the script.
+#[cfg_attr(not(feature = "lua"), expect(unused_variables, reason = "only functions read the access"))]
 fn must_be_first(server: &Server, access: &Access, command: &Command, request: &Request) -> bool {
     let word = request.get(1).unwrap_or_default();
     match (command.group, command.name) {

@@ -1,8 +1,5 @@
 //! When and how often keys were accessed (`track-accesses`).
 
-use esker::Db;
-use esker_server::Options;
-
 use crate::harness::TestServer;
 use crate::wire::{Reply, Wire};
 
@@ -109,9 +106,9 @@ fn new_keys_and_other_databases_begin_at_the_first_count() {
 #[cfg(feature = "lua")]
 #[test]
 fn accesses_of_scripts_count() {
-    let mut options = Options::default();
+    let mut options = esker_server::Options::default();
     options.given.parameters.push(("track-accesses".to_owned(), "64kb".to_owned()));
-    let server = TestServer::start_with(Db::in_memory().unwrap(), options);
+    let server = TestServer::start_with(esker::Db::in_memory().unwrap(), options);
     let mut wire = server.wire();
     wire.say("SET k v");
     let script =

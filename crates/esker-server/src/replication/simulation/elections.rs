@@ -8,7 +8,6 @@
 
 use super::{Died, Link, MACHINES, World, source, text};
 use crate::replication::position::Position;
-use crate::replication::records::Role;
 use crate::replication::{Ballot, Refused};
 use crate::sentinel::choice::{Fenced, choose, needed};
 
@@ -44,20 +43,6 @@ struct Elections {
 }
 
 impl World {
-    /// Records what an acknowledgement confirms: commits of a primary's own ballot.
-    pub(super) fn confirm(&mut self, link: &Link) {
-        let lead = self.replication(link.to);
-        let state = lead.state.lock();
-        let ballot = state.ballot;
-        let seq = link.durable.min(lead.position_in(&state).seq);
-        let at = Position { epoch: state.history.epoch_of(seq), seq };
-        let counts = matches!(state.role, Role::Primary(_)) && link.ballot == ballot.number;
-        drop(state);
-        if counts && ballot.number > 0 && ballot.has(at.epoch) {
-            self.confirmed.push(at);
-        }
-    }
-
     fn ballot(&self, m: usize) -> u32 {
         self.up(m).map_or(0, |up| up.replication.ballot().number)
     }
