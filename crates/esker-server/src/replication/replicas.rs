@@ -163,7 +163,7 @@ mod tests {
     fn a_follower_with_two_connections_counts_once() {
         let (clients, replicas) = (Clients::default(), Replicas::default());
         let add = |address: &str, slot: &str| {
-            let client = clients.add(address.to_owned(), String::new(), 0, [10, 0]).unwrap();
+            let client = clients.add(address.to_owned(), String::new(), 0, [10, 10]).unwrap();
             let at = Position::default();
             let link = Link { at, port: 6379, slot: slot.to_owned(), wants_copy: false, ballot: 1 };
             let replica = Arc::new(Replica::new(&client, &link));
