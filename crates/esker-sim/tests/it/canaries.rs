@@ -24,7 +24,7 @@ const SWEEPS: [Kind; 4] = [Kind::DirSyncs, Kind::Misreads, Kind::FailsLate, Kind
 const OPS: usize = 400;
 /// One in this many faults is tried for each row of seeds. With `ESKER_ALL_FAULTS` all are, as in
 /// `.ci/run full`: that takes five minutes.
-const PARTS: usize = 4;
+const PARTS: usize = 8;
 /// The same for sweeps alone, which take longer.
 const SWEPT_PARTS: usize = 16;
 /// Number of positions of each sweep when only sweeps are used.
