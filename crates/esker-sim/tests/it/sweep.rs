@@ -22,95 +22,95 @@ fn short(kind: Kind, size: u64) -> Tally {
 #[test]
 fn deaths() {
     own_process::run(|| {
-        let total = short(Kind::Deaths, 60);
-        assert!(total.inspected >= 6 * 60 && total.unheard >= 60, "{total:?}");
+        let total = short(Kind::Deaths, 40);
+        assert!(total.inspected >= 6 * 40 && total.unheard >= 40, "{total:?}");
     });
 }
 
 #[test]
 fn deaths_in_recovery() {
     own_process::run(|| {
-        let total = short(Kind::DeathsInRecovery, 6);
-        assert!(total.while_opening >= 6 * 10, "{total:?}");
+        let total = short(Kind::DeathsInRecovery, 4);
+        assert!(total.while_opening >= 4 * 10, "{total:?}");
     });
 }
 
 #[test]
 fn calls_that_fail_once() {
     own_process::run(|| {
-        let total = short(Kind::FailsOnce, 50);
-        assert!(total.faults >= 50, "{total:?}");
+        let total = short(Kind::FailsOnce, 34);
+        assert!(total.faults >= 34, "{total:?}");
     });
 }
 
 #[test]
 fn calls_that_fail_for_ever() {
     own_process::run(|| {
-        let total = short(Kind::FailsForever, 30);
-        assert!(total.faults >= 30, "{total:?}");
+        let total = short(Kind::FailsForever, 20);
+        assert!(total.faults >= 20, "{total:?}");
     });
 }
 
 #[test]
 fn calls_that_fail_after_they_were_made() {
     own_process::run(|| {
-        let total = short(Kind::FailsLate, 40);
-        assert!(total.faults >= 40 && total.kills >= 40, "{total:?}");
+        let total = short(Kind::FailsLate, 27);
+        assert!(total.faults >= 27 && total.kills >= 27, "{total:?}");
     });
 }
 
 #[test]
 fn lost_syncs() {
     own_process::run(|| {
-        let total = short(Kind::LostSyncs, 60);
-        assert!(total.faults >= 60, "{total:?}");
+        let total = short(Kind::LostSyncs, 40);
+        assert!(total.faults >= 40, "{total:?}");
     });
 }
 
 #[test]
 fn calls_that_fail_in_recovery() {
     own_process::run(|| {
-        let total = short(Kind::FailsInRecovery, 6);
-        assert!(total.faults > 200, "{total:?}");
+        let total = short(Kind::FailsInRecovery, 4);
+        assert!(total.faults > 133, "{total:?}");
     });
 }
 
 #[test]
 fn short_writes() {
     own_process::run(|| {
-        let total = short(Kind::ShortWrites, 40);
-        assert!(total.faults >= 40, "{total:?}");
+        let total = short(Kind::ShortWrites, 27);
+        assert!(total.faults >= 27, "{total:?}");
     });
 }
 
 #[test]
 fn syncs_of_directories_that_fail() {
     own_process::run(|| {
-        let total = short(Kind::DirSyncs, 24);
-        assert!(total.kills >= 24, "each is followed by the end of the process: {total:?}");
+        let total = short(Kind::DirSyncs, 16);
+        assert!(total.kills >= 16, "each is followed by the end of the process: {total:?}");
     });
 }
 
 #[test]
 fn reads_that_give_wrong_bytes() {
     own_process::run(|| {
-        let total = short(Kind::Misreads, 30);
-        assert!(total.faults >= 30, "{total:?}");
+        let total = short(Kind::Misreads, 20);
+        assert!(total.faults >= 20, "{total:?}");
     });
 }
 
 #[test]
 fn calls_that_panic() {
     own_process::run(|| {
-        let total = short(Kind::Panics, 50);
-        assert!(total.faults >= 50 && total.kills >= 50, "{total:?}");
+        let total = short(Kind::Panics, 34);
+        assert!(total.faults >= 34 && total.kills >= 34, "{total:?}");
     });
 }
 
 #[test]
 fn full_disks() {
     own_process::run(|| {
-        let total = short(Kind::DiskFull, 20);
-        assert!(total.refused > 20, "{total:?}");
+        let total = short(Kind::DiskFull, 14);
+        assert!(total.refused > 14, "{total:?}");
     });
 }
