@@ -66,7 +66,8 @@ class Group:
                      "--listen-client-urls", client, "--advertise-client-urls", client]
         elif kind == "server":
             words = [PROGRAM, "-d", data, "serve", "--bind", "0.0.0.0", "--port", "6379", "--fsync", "always",
-                     "--memory", "64mb", "--requirepass", PASSWORD, "--masterauth", PASSWORD]
+                     "--memory", "64mb", "--requirepass", PASSWORD, "--masterauth", PASSWORD,
+                     "--replica-of", "election"]
         else:
             etcd = ",".join(f"http://{ADDRESS[(n + m) % 3]}:2379" for m in MACHINES)
             servers = ",".join(f"{address}:6379" for address in ADDRESS)
