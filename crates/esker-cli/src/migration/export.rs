@@ -48,11 +48,7 @@ pub(crate) fn export(source: &mut Target, target: &mut Target, progress: &Progre
 
 /// Copies the libraries of functions, and returns how many there are.
 fn libraries(source: &mut Target, target: &mut Target) -> Result<u64> {
-    let reply = match source.ask(&["FUNCTION", "LIST", "WITHCODE"]) {
-        // The source is built without functions.
-        Err(error) if error.to_string().contains("unknown command") => return Ok(0),
-        reply => reply?,
-    };
+    let Some(reply) = source.ask_functions(&["FUNCTION", "LIST", "WITHCODE"])? else { return Ok(0) };
     let mut count = 0;
     for library in items(reply)? {
         let code = pairs(library)?.into_iter().find(|(name, _)| name == b"library_code");

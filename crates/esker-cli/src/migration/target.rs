@@ -129,12 +129,19 @@ impl Target {
         Ok(text.lines().filter_map(number).collect())
     }
 
+    /// Sends a command about libraries of functions. `None`: the server is built without them.
+    pub(crate) fn ask_functions(&mut self, words: &[&str]) -> Result<Option<Value>> {
+        match self.ask(words) {
+            Err(error) if error.to_string().contains("unknown command") => Ok(None),
+            reply => reply.map(Some),
+        }
+    }
+
     /// Makes the target empty, or refuses it if it has keys.
     pub(crate) fn prepare(&mut self, replaces: bool) -> Result<()> {
         if replaces {
             self.ask(&["FLUSHALL"])?;
-            // A server without scripts has no libraries.
-            let _refused = self.ask(&["FUNCTION", "FLUSH"]);
+            self.ask_functions(&["FUNCTION", "FLUSH"])?;
             return Ok(());
         }
         match self.databases()?.first() {
