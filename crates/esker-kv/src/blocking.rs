@@ -1,0 +1,151 @@
+//! A store whose calls are futures, for programs whose calls block.
+//!
+//! The calling thread runs the future itself; the sockets are served by the threads of a runtime. So calls
+//! work from any thread, also from one of another runtime.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+
+use crate::async_kv::{AsyncKv, AsyncSnapshot, AsyncTransaction};
+use crate::kv::{Kv, Limits, Reads, Savepoint, Snapshot, Transaction};
+use crate::page::{Page, Query};
+use crate::{Result, Space, Span};
+
+/// An [`AsyncKv`] as a [`Kv`].
+pub struct Blocking<A: ?Sized> {
+    runtime: Handle,
+    inner: Arc<A>,
+}
+
+/// Runs a future on this thread. `runtime` must have threads of its own, as one of several threads has.
+pub(crate) fn block_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
+    let _entered = runtime.enter();
+    pollster::block_on(future)
+}
+
+impl<A: AsyncKv + ?Sized> Blocking<A> {
+    /// Creates a store that uses the threads of a runtime of several threads, which must live as long.
+    pub fn new(inner: Arc<A>, runtime: Handle) -> Self {
+        Blocking { runtime, inner }
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        block_on(&self.runtime, future)
+    }
+}
+
+macro_rules! reads {
+    ($type:ty) => {
+        reads!($type,);
+    };
+    ($type:ty, $($generics:tt)*) => {
+        impl<$($generics)*> Reads for $type {
+            fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Bytes>> {
+                block_on(&self.runtime, self.inner.get(space, key))
+            }
+
+            fn multi_get(&self, space: &Space, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>> {
+                block_on(&self.runtime, self.inner.multi_get(space, keys))
+            }
+
+            fn page(&self, space: &Space, query: Query<'_>) -> Result<Page> {
+                block_on(&self.runtime, self.inner.page(space, query))
+            }
+
+            fn count(&self, space: &Space, span: Span<'_>) -> Result<u64> {
+                block_on(&self.runtime, self.inner.count(space, span))
+            }
+        }
+    };
+}
+
+reads!(Blocking<A>, A: AsyncKv + ?Sized);
+
+impl<A: AsyncKv + ?Sized> Kv for Blocking<A> {
+    fn space(&self, name: &str) -> Result<Space> {
+        self.block_on(self.inner.space(name))
+    }
+
+    fn find_space(&self, name: &str) -> Result<Option<Space>> {
+        self.block_on(self.inner.find_space(name))
+    }
+
+    fn spaces(&self) -> Result<Vec<String>> {
+        self.block_on(self.inner.spaces())
+    }
+
+    fn drop_space(&self, name: &str) -> Result<()> {
+        self.block_on(self.inner.drop_space(name))
+    }
+
+    fn rename_spaces(&self, names: &[(&str, &str)]) -> Result<()> {
+        self.block_on(self.inner.rename_spaces(names))
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        let inner = self.block_on(self.inner.snapshot())?;
+        Ok(Box::new(BlockingSnapshot { runtime: self.runtime.clone(), inner }))
+    }
+
+    fn begin(&self) -> Result<Box<dyn Transaction>> {
+        let inner = self.block_on(self.inner.begin())?;
+        Ok(Box::new(BlockingTransaction { runtime: self.runtime.clone(), inner }))
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+}
+
+struct BlockingSnapshot {
+    runtime: Handle,
+    inner: Box<dyn AsyncSnapshot>,
+}
+
+reads!(BlockingSnapshot);
+
+impl Snapshot for BlockingSnapshot {}
+
+struct BlockingTransaction {
+    runtime: Handle,
+    inner: Box<dyn AsyncTransaction>,
+}
+
+reads!(BlockingTransaction);
+
+impl Transaction for BlockingTransaction {
+    fn get_for_update(&mut self, space: &Space, key: &[u8]) -> Result<Option<Bytes>> {
+        block_on(&self.runtime, self.inner.get_for_update(space, key))
+    }
+
+    fn put(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()> {
+        self.inner.put(space, key, value)
+    }
+
+    fn remove(&mut self, space: &Space, key: &[u8]) -> Result<()> {
+        self.inner.remove(space, key)
+    }
+
+    fn remove_range(&mut self, space: &Space, span: Span<'_>) -> Result<()> {
+        self.inner.remove_range(space, span)
+    }
+
+    fn savepoint(&mut self) -> Result<Savepoint> {
+        self.inner.savepoint()
+    }
+
+    fn rollback_to(&mut self, point: Savepoint) -> Result<()> {
+        self.inner.rollback_to(point)
+    }
+
+    fn release(&mut self, point: Savepoint) -> Result<()> {
+        self.inner.release(point)
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        block_on(&self.runtime, self.inner.commit())
+    }
+}
