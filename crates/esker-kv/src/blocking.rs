@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 
 use crate::async_kv::{AsyncKv, AsyncSnapshot, AsyncTransaction};
 use crate::kv::{Kv, Limits, Reads, Savepoint, Snapshot, Transaction};
@@ -17,6 +17,8 @@ use crate::{Result, Space, Span};
 /// An [`AsyncKv`] as a [`Kv`].
 pub struct Blocking<A: ?Sized> {
     runtime: Handle,
+    /// The runtime, if it is the store's own.
+    owned: Option<Runtime>,
     inner: Arc<A>,
 }
 
@@ -29,11 +31,25 @@ pub(crate) fn block_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> 
 impl<A: AsyncKv + ?Sized> Blocking<A> {
     /// Creates a store that uses the threads of a runtime of several threads, which must live as long.
     pub fn new(inner: Arc<A>, runtime: Handle) -> Self {
-        Blocking { runtime, inner }
+        Blocking { runtime, owned: None, inner }
+    }
+
+    /// Creates a store with a runtime of its own.
+    pub fn with_runtime(inner: Arc<A>, runtime: Runtime) -> Self {
+        Blocking { runtime: runtime.handle().clone(), owned: Some(runtime), inner }
     }
 
     fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         block_on(&self.runtime, future)
+    }
+}
+
+impl<A: ?Sized> Drop for Blocking<A> {
+    fn drop(&mut self) {
+        // A runtime that is dropped waits for its tasks, which is not allowed in a task of another one.
+        if let Some(runtime) = self.owned.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

@@ -130,6 +130,23 @@ impl Buffer {
         ranges.chain(keys).collect()
     }
 
+    /// Calls `step` with each write and, as `None`, at each savepoint, in their order.
+    ///
+    /// # Errors
+    /// Those of `step`.
+    pub fn replay<E>(&self, mut step: impl FnMut(Option<&Write>) -> Result<(), E>) -> Result<(), E> {
+        let mut points = self.points.iter().peekable();
+        for at in 0..=self.log.len() {
+            while points.next_if(|point| **point == at).is_some() {
+                step(None)?;
+            }
+            if let Some(write) = self.log.get(at) {
+                step(Some(write))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sets a savepoint.
     pub fn savepoint(&mut self) -> Savepoint {
         self.points.push(self.log.len());

@@ -33,9 +33,10 @@
 pub mod async_kv;
 #[cfg(feature = "tokio")]
 mod blocking;
-#[cfg(feature = "tokio")]
-mod buffer;
+pub mod buffer;
 pub mod conformance;
+#[cfg(feature = "tokio")]
+mod connect;
 
 mod error;
 pub mod kv;
@@ -53,6 +54,8 @@ mod transact;
 pub use self::blocking::Blocking;
 
 pub use self::conformance::conformance;
+#[cfg(feature = "tokio")]
+pub use self::connect::{STORES, connect};
 pub use self::error::{Error, Result};
 pub use self::kv::{Kv, Limits, Reads, Savepoint, Snapshot, Transaction};
 pub use self::page::{Entry, PAGE_BYTES, Page, PageBuilder, Query, collect, visit};

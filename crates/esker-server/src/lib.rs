@@ -54,7 +54,7 @@ pub use self::config::setting::{Given, Origin, Setting};
 pub use self::config::source::Source;
 pub use self::config::{Kind, SYNONYMS, check_parameter, parameters};
 pub use self::net::listen::{Ended, Listeners, run};
-pub use self::net::serve::{Failed, Stopper, serve};
+pub use self::net::serve::{Failed, Stopper, serve, serve_store};
 pub use self::observe::trace::engine as trace_engine;
 pub use self::replication::{finish_copy, is_slot_name};
 pub use self::resp::numbers::bytes_of;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   commands --> Reads, Transaction, Store --> local.rs: a `Db` of this process
+//!                                          `-> remote.rs: any `esker_kv::Kv`
 //! ```
 //!
 //! Calls may block. The server above must assume neither that the files are local, nor that a number of keys
@@ -17,6 +18,7 @@ pub(crate) mod database;
 mod error;
 mod local;
 pub(crate) mod record;
+mod remote;
 pub(crate) mod spans;
 
 use std::any::Any;
@@ -26,33 +28,11 @@ use std::task::Waker;
 
 use esker::Figure;
 pub use esker::{Durability, LockMode, PartWrite as Write, Value};
+pub use esker_kv::{Order, Space, Span, prefix_end};
 
 pub use self::error::{Error, Result};
 pub use self::local::LocalStore;
-
-/// One ordered map of a store. A handle, cheap to clone.
-#[derive(Clone)]
-pub struct Space {
-    name: Arc<str>,
-    handle: Arc<dyn Any + Send + Sync>,
-}
-
-impl Space {
-    /// Creates a space with a handle of the store's own type.
-    pub fn new<T: Send + Sync + 'static>(name: &str, handle: T) -> Self {
-        Space { name: name.into(), handle: Arc::new(handle) }
-    }
-
-    /// Returns the name by which the space was opened.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the store's handle. Returns `None` if the space belongs to another store.
-    pub fn handle<T: 'static>(&self) -> Option<&T> {
-        self.handle.downcast_ref()
-    }
-}
+pub use self::remote::RemoteStore;
 
 /// The isolation of a part: what it sees of other commits, and which of them conflict with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,57 +45,6 @@ pub enum Isolation {
     Snapshot,
     /// Like `Snapshot`, and a later change of what the part has read is a conflict.
     Serializable,
-}
-
-/// Bounds of a range of keys.
-#[derive(Clone, Copy, Debug)]
-pub struct Span<'a> {
-    /// The lower bound.
-    pub lower: Bound<&'a [u8]>,
-    /// The upper bound.
-    pub upper: Bound<&'a [u8]>,
-}
-
-impl<'a> Span<'a> {
-    /// All keys.
-    pub const ALL: Span<'static> = Span { lower: Bound::Unbounded, upper: Bound::Unbounded };
-
-    /// Returns the keys from this one on, inclusive.
-    pub fn from(key: &'a [u8]) -> Self {
-        Span { lower: Bound::Included(key), upper: Bound::Unbounded }
-    }
-
-    /// Returns the keys from `from` (inclusive) to `to` (exclusive).
-    pub fn between(from: &'a [u8], to: &'a [u8]) -> Self {
-        Span { lower: Bound::Included(from), upper: Bound::Excluded(to) }
-    }
-
-    /// Returns whether no key can lie in the span.
-    pub fn is_empty(&self) -> bool {
-        match (self.lower, self.upper) {
-            (Bound::Included(a), Bound::Included(b)) => a > b,
-            (Bound::Included(a), Bound::Excluded(b))
-            | (Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
-            _ => false,
-        }
-    }
-}
-
-/// Returns the smallest key that is larger than all keys with a prefix, if there is one.
-pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|byte| *byte != 0xFF)?;
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Some(end)
-}
-
-/// The direction in which a range is visited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Smallest key first.
-    Up,
-    /// Largest key first.
-    Down,
 }
 
 /// Called with the key and the value of each entry of a range. Returns `Break` to stop.
@@ -351,6 +280,11 @@ pub trait Store: Reads + Send + Sync {
     /// Begins a transaction that will commit inside another one.
     fn begin_part(&self, isolation: Isolation) -> Box<dyn Transaction>;
 
+    /// Begins a serializable part that reads nothing by itself: see [`Transaction::depend_on`].
+    fn begin_watcher(&self) -> Box<dyn Transaction> {
+        self.begin_part(Isolation::Serializable)
+    }
+
     /// Returns the changes of a space from now on. `None`: the store does not report changes.
     ///
     /// # Errors
@@ -395,25 +329,4 @@ pub trait Store: Reads + Send + Sync {
     /// # Errors
     /// See [`esker::Db::check`].
     fn check(&self) -> Result<Vec<String>>;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_ends_before_the_next_one() {
-        assert_eq!(prefix_end(b"ab").as_deref(), Some(&b"ac"[..]));
-        assert_eq!(prefix_end(b"a\xff").as_deref(), Some(&b"b"[..]));
-        assert_eq!((prefix_end(b"\xff\xff"), prefix_end(b"")), (None, None));
-    }
-
-    #[test]
-    fn spans_know_when_they_are_empty() {
-        let (a, b) = (&b"a"[..], &b"b"[..]);
-        assert!(!Span::between(a, b).is_empty() && Span::between(b, b).is_empty());
-        assert!(!Span { lower: Bound::Included(a), upper: Bound::Included(a) }.is_empty());
-        assert!(Span { lower: Bound::Excluded(a), upper: Bound::Included(a) }.is_empty());
-        assert!(!Span::ALL.is_empty() && !Span::from(a).is_empty());
-    }
 }

@@ -99,7 +99,7 @@ impl State {
         }
         if is_repeatable && !self.is_repeatable() {
             // Watches from here on start at the state that is read, or at an older one.
-            self.watchers.push(store.begin_part(Isolation::Serializable));
+            self.watchers.push(store.begin_watcher());
             self.transaction.refresh();
         }
         self.push_level(is_repeatable, name);
@@ -234,7 +234,7 @@ impl State {
             return Err("ERR the transaction watches too many keys: at most 10000".into());
         }
         if !self.is_repeatable() {
-            self.watchers.push(store.begin_part(Isolation::Serializable));
+            self.watchers.push(store.begin_watcher());
         }
         if let Some(watcher) = self.watchers.last() {
             stretches.iter().try_for_each(|stretch| watcher.depend_on(&namespace.space, stretch.span()))?;

@@ -23,7 +23,7 @@ use crate::net::listen::{Ended, Listeners, run};
 use crate::replication;
 use crate::run::registry::Commands;
 use crate::run::server::Server;
-use crate::store::{self, LocalStore, Store};
+use crate::store::{self, LocalStore, RemoteStore, Store};
 
 impl Server {
     /// Creates a server for `store`. `db` is the database of this process that holds the store's data, if
@@ -153,5 +153,25 @@ pub async fn serve(
         options.replica_of = None;
         before = Some((server.config.changes(), server.acl.users()));
     }
+    Ok(())
+}
+
+/// Serves a store past this process until the server is asked to stop. `begin` gets the server as it starts.
+///
+/// # Errors
+/// Why it has ended.
+pub async fn serve_store(
+    store: RemoteStore,
+    options: Options,
+    stopper: &Stopper,
+    begin: impl FnOnce(&Arc<Server>, &Listeners),
+) -> Result<(), Failed> {
+    let store = Arc::new(store);
+    let server = Server::new(store.clone(), None, options)?;
+    stopper.attach(&server);
+    let listeners = Listeners::bind(&server).await?;
+    begin(&server, &listeners);
+    run(server, &listeners).await?;
+    tokio::task::block_in_place(|| store.close());
     Ok(())
 }

@@ -81,9 +81,10 @@ impl Fail {
             Fail::Reply(text) | Fail::Final(text) => Cow::Borrowed(text),
             Fail::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
             Fail::NoGroup(what) => format!("NOGROUP {what}").into(),
-            Fail::Store(Error::Unavailable(_)) => {
+            Fail::Store(Error::Poisoned(_)) => {
                 "MISCONF the log cannot be written: reads continue; restart the server to write again".into()
             }
+            Fail::Store(Error::Unavailable(text)) => format!("UNAVAILABLE {text}").into(),
             Fail::Store(Error::NoSpace(text)) => format!("OOM {text}").into(),
             Fail::Store(Error::Conflict) => {
                 "TRYAGAIN another transaction has written the same keys: run the command again".into()

@@ -11,7 +11,9 @@ pub enum Error {
     Conflict,
     /// Owners of locks wait for each other in a cycle. This owner has left its queue.
     Deadlock(String),
-    /// The store accepts no writes, or does not answer. Nothing was done.
+    /// The log of the database cannot be written. Nothing was done; reads continue.
+    Poisoned(String),
+    /// The store does not answer. Nothing was done.
     Unavailable(String),
     /// A commit failed midway, or its answer was lost. The data may be committed or not.
     OutcomeUnknown(String),
@@ -19,6 +21,8 @@ pub enum Error {
     TooLarge(String),
     /// The disk or the quota is full.
     NoSpace(String),
+    /// The store cannot do this.
+    Unsupported(String),
     /// An argument is invalid, or stored data is.
     Invalid(String),
     /// Another error of the engine.
@@ -33,10 +37,12 @@ impl fmt::Display for Error {
         match self {
             Error::Conflict => f.write_str("another transaction has written the same keys: run it again"),
             Error::Deadlock(text)
+            | Error::Poisoned(text)
             | Error::Unavailable(text)
             | Error::OutcomeUnknown(text)
             | Error::TooLarge(text)
             | Error::NoSpace(text)
+            | Error::Unsupported(text)
             | Error::Invalid(text) => f.write_str(text),
             Error::Engine(error) => error.fmt(f),
         }
@@ -51,7 +57,7 @@ impl From<esker::Error> for Error {
         match error {
             Engine::Conflict { .. } => Error::Conflict,
             Engine::Deadlock(cycle) => Error::Deadlock(cycle),
-            error @ Engine::Poisoned(..) => Error::Unavailable(error.to_string()),
+            error @ Engine::Poisoned(..) => Error::Poisoned(error.to_string()),
             error @ (Engine::KeyTooLong { .. } | Engine::ValueTooLong { .. }) => {
                 Error::TooLarge(error.to_string())
             }

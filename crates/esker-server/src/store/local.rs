@@ -200,7 +200,7 @@ impl Changes for LocalChanges {
     }
 }
 
-struct LocalLocks(LockOwner);
+pub(super) struct LocalLocks(pub(super) LockOwner);
 
 impl Locks for LocalLocks {
     fn try_lock(&mut self, space: &str, name: &[u8], mode: LockMode, waker: Option<&Waker>) -> Result<bool> {

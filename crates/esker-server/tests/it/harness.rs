@@ -26,6 +26,11 @@ impl TestServer {
 
     /// Starts a server with this database.
     pub fn start_with(db: Db, options: Options) -> Self {
+        if std::env::var_os("ESKER_TEST_KV").is_some() {
+            let kv = esker_kv::local::Local::new(db.clone());
+            let store = esker_server::store::RemoteStore::open(Arc::new(kv), false).unwrap();
+            return Self::start_on(Arc::new(store), db, None, options);
+        }
         Self::start_on(Arc::new(LocalStore::new(db.clone(), 1 << 30)), db.clone(), Some(db), options)
     }
 
