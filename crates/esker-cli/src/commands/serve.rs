@@ -3,6 +3,7 @@
 #[cfg(feature = "log")]
 pub(super) mod log;
 mod settings;
+mod system;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 use esker::{Db, Tuning};
+use esker_server::store::RemoteStore;
 use esker_server::{
     ClientCertificates, Failed, Fsync, Given, Listeners, Options, ReplicaTls, Server, Source, Stopper, Tls,
     Upstream as UpstreamOptions, finish_copy, is_slot_name,
@@ -23,6 +25,7 @@ use crate::output;
 use crate::progress::OpeningProgress;
 
 pub(crate) use self::settings::parse;
+use self::system::{SystemState, raise_descriptors, stop_on_signals, tell_system};
 
 /// What a commit waits for before the server replies.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -164,21 +167,18 @@ struct ConfigArgs {
     given: Given,
 }
 
-/// The options of `esker serve`.
+/// Where the data is.
 #[derive(Debug, Args)]
-pub(crate) struct ServeArgs {
-    #[command(flatten)]
-    config: ConfigArgs,
-    #[command(flatten)]
-    listen: ListenArgs,
+struct DataArgs {
+    /// Keep the data in another store instead of a database of Esker's: postgres://, tikv://, slatedb://
+    #[arg(long, value_name = "URL", env = "ESKER_STORE", hide_env_values = true, conflicts_with = "db")]
+    store: Option<String>,
+    /// Replace the server that uses the store
+    #[arg(long, requires = "store")]
+    take_over: bool,
     /// Directory in which ES.CHECKPOINT and ES.BACKUP create copies and backups
     #[arg(long, value_name = "PATH")]
     backup_dir: Option<PathBuf>,
-    #[command(flatten)]
-    tls: TlsArgs,
-    /// Address and port for monitoring over HTTP: /metrics, /health and a page
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    http: Option<String>,
     /// What a commit waits for before the server replies
     #[arg(long, alias = "appendfsync", value_name = "WHEN", default_value = "everysec")]
     fsync: Sync,
@@ -188,6 +188,22 @@ pub(crate) struct ServeArgs {
     /// Number of numbered databases
     #[arg(long, value_name = "N", default_value_t = 16)]
     databases: usize,
+}
+
+/// The options of `esker serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    listen: ListenArgs,
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    tls: TlsArgs,
+    /// Address and port for monitoring over HTTP: /metrics, /health and a page
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Option<String>,
     /// Maximum number of client connections
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     maxclients: usize,
@@ -247,6 +263,10 @@ fn yes_or_no(text: &str) -> std::result::Result<bool, String> {
 fn check_together(args: &ServeArgs) -> Result<()> {
     let ServeArgs { listen, tls, replica, .. } = args;
     let has_tls = tls.tls_port.is_some();
+    if args.data.store.is_some() && (replica.replica_of.is_some() || args.data.backup_dir.is_some()) {
+        let why = "--replica-of and --backup-dir need a database of Esker's own, not --store";
+        return Err(Failure::message(why));
+    }
     let pairs = [
         (listen.no_port, listen.unix_socket.is_some(), "--no-port requires --unix-socket"),
         (has_tls, tls.tls_cert_file.is_some(), "--tls-port requires --tls-cert-file"),
@@ -270,7 +290,7 @@ fn check_together(args: &ServeArgs) -> Result<()> {
 fn check_config(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     #[cfg(feature = "log")]
     args.log.filter()?;
-    directory(opening)?;
+    data_directory(opening, args)?;
     settings::print(&args.config.given.settings)?;
     Ok(Answer::Yes)
 }
@@ -282,7 +302,7 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     }
     #[cfg(feature = "log")]
     log::start(&args.log)?;
-    let directory = directory(opening)?;
+    let directory = data_directory(opening, args)?;
     // One processor is left to the engine's threads, and to clients on this machine.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -294,15 +314,59 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     let stopper = Stopper::default();
     runtime.block_on(async { stop_on_signals(&stopper) });
     let options = Options { descriptors: raise_descriptors(), ..options(args, &directory) };
-    finish_copy(&directory).map_err(|error| {
-        Failure::message(format!(
-            "move the copy of the primary's database into {}: {error}",
-            directory.display()
-        ))
+    let mut is_first = true;
+    let begin = |server: &Arc<Server>, listeners: &Listeners| {
+        begin(args, server, listeners, std::mem::take(&mut is_first));
+    };
+    match &args.data.store {
+        Some(url) => {
+            let store = open_store(url, args.data.take_over)?;
+            runtime.block_on(esker_server::serve_store(store, options, &stopper, begin))
+        }
+        None => {
+            finish_copy(&directory).map_err(|error| {
+                let directory = directory.display();
+                Failure::message(format!("move the copy of the primary's database into {directory}: {error}"))
+            })?;
+            let open = opener(opening, args, &directory, &stopper)?;
+            runtime.block_on(esker_server::serve(open, args.data.memory, options, &stopper, begin))
+        }
+    }
+    .map_err(|error| match error {
+        Failed::System(error) => Failure::message(error.to_string()),
+        Failed::Engine(error) => Failure::Engine(directory.clone(), error),
     })?;
+    tell_system(&[SystemState::Stopping]);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    output::print_message(format_args!("esker: stopped"));
+    Ok(Answer::Yes)
+}
+
+/// Returns the directory of the database; with another store, the current one.
+fn data_directory(opening: &Opening, args: &ServeArgs) -> Result<PathBuf> {
+    match &args.data.store {
+        Some(_) => Ok(PathBuf::from(".")),
+        None => directory(opening),
+    }
+}
+
+/// Opens another store, and makes this server its owner.
+fn open_store(url: &str, takes_over: bool) -> Result<RemoteStore> {
+    let failed = |error: String| Failure::message(format!("--store: {error}"));
+    let kv = esker_kv::connect(url).map_err(|error| failed(error.to_string()))?;
+    RemoteStore::open(kv, takes_over).map_err(|error| failed(error.to_string()))
+}
+
+/// Returns the function that opens the database, also again after a copy was received.
+fn opener<'a>(
+    opening: &'a Opening,
+    args: &'a ServeArgs,
+    directory: &'a Path,
+    stopper: &'a Stopper,
+) -> Result<impl FnMut() -> esker::Result<Db> + 'a> {
     let env = env(opening)?;
-    let open = || {
-        let builder = Db::builder().env(env.clone()).memory(args.memory);
+    Ok(move || {
+        let builder = Db::builder().env(env.clone()).memory(args.data.memory);
         let builder = builder
             .feed_retention(args.replica.backlog, Duration::MAX)
             .tuning(|t| args.limits.apply(t.feed_hold(args.replica.slot_limit)));
@@ -313,41 +377,32 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         });
         when_free(opening.wait, || match stopper.is_requested() {
             true => Err(esker::Error::Closed),
-            false => builder.clone().open(&directory),
+            false => builder.clone().open(directory),
         })
-    };
-    let mut is_first = true;
-    let begin = |server: &Arc<Server>, listeners: &Listeners| {
-        let clients = server.config.connections.clients();
-        if is_first && clients < args.maxclients {
-            output::print_message(format_args!(
-                "esker: accepts {clients} clients instead of {}: the limit of open descriptors is too low (ulimit -n)",
-                args.maxclients
-            ));
-        }
-        for address in listeners.addresses().iter().filter(|_| is_first) {
-            output::print_message(format_args!("esker: listens on {address}"));
-        }
-        if std::mem::take(&mut is_first) {
-            tell_system(&[SystemState::Ready]);
-        } else {
-            output::print_message(format_args!("esker: continues with the copy of its primary's database"));
-        }
-    };
-    runtime.block_on(esker_server::serve(open, args.memory, options, &stopper, begin)).map_err(|error| {
-        match error {
-            Failed::System(error) => Failure::message(error.to_string()),
-            Failed::Engine(error) => Failure::Engine(directory.clone(), error),
-        }
-    })?;
-    tell_system(&[SystemState::Stopping]);
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    output::print_message(format_args!("esker: stopped"));
-    Ok(Answer::Yes)
+    })
+}
+
+/// Reports a server that starts.
+fn begin(args: &ServeArgs, server: &Arc<Server>, listeners: &Listeners, is_first: bool) {
+    if !is_first {
+        output::print_message(format_args!("esker: continues with the copy of its primary's database"));
+        return;
+    }
+    let clients = server.config.connections.clients();
+    if clients < args.maxclients {
+        output::print_message(format_args!(
+            "esker: accepts {clients} clients instead of {}: the limit of open descriptors is too low (ulimit -n)",
+            args.maxclients
+        ));
+    }
+    for address in listeners.addresses() {
+        output::print_message(format_args!("esker: listens on {address}"));
+    }
+    tell_system(&[SystemState::Ready]);
 }
 
 fn options(args: &ServeArgs, directory: &Path) -> Options {
-    let fsync = match args.fsync {
+    let fsync = match args.data.fsync {
         Sync::Always => Fsync::Always,
         Sync::Everysec => Fsync::EverySecond,
         Sync::Never => Fsync::Never,
@@ -359,13 +414,13 @@ fn options(args: &ServeArgs, directory: &Path) -> Options {
         dir: directory.to_path_buf(),
         password: args.listen.requirepass.clone().unwrap_or_default(),
         acl_file: args.listen.aclfile.clone(),
-        backup_dir: args.backup_dir.clone(),
+        backup_dir: args.data.backup_dir.clone(),
         tls: tls(&args.tls),
         http: args.http.clone(),
-        databases: args.databases,
+        databases: args.data.databases,
         fsync,
         clients_max: args.maxclients,
-        requests_bytes_max: usize::try_from(args.memory).unwrap_or(usize::MAX),
+        requests_bytes_max: usize::try_from(args.data.memory).unwrap_or(usize::MAX),
         idle_seconds: args.timeout,
         protected: args.protected_mode,
         replica_of: args.replica.replica_of.clone(),
@@ -398,83 +453,4 @@ fn tls(args: &TlsArgs) -> Option<Tls> {
         ca: args.tls_ca_cert_file.clone(),
         clients,
     })
-}
-
-/// A state that is reported to systemd.
-#[derive(Clone, Copy)]
-enum SystemState {
-    Ready,
-    Stopping,
-}
-
-/// Reports the state of a service with `Type=notify` to systemd.
-#[cfg(target_os = "linux")]
-fn tell_system(states: &[SystemState]) {
-    let state = |state: &SystemState| match state {
-        SystemState::Ready => sd_notify::NotifyState::Ready,
-        SystemState::Stopping => sd_notify::NotifyState::Stopping,
-    };
-    // If this fails, systemd ends the service by its time limit. Without systemd it does nothing.
-    let _ = sd_notify::notify(&states.iter().map(state).collect::<Vec<_>>());
-}
-
-/// This system has no systemd.
-#[cfg(not(target_os = "linux"))]
-fn tell_system(_: &[SystemState]) {}
-
-/// Raises the limit of open descriptors to the maximum and returns it.
-#[cfg(target_os = "linux")]
-fn raise_descriptors() -> Option<u64> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // If raising fails, the server accepts fewer clients.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    getrlimit(Resource::Nofile).current
-}
-
-/// The limit of open descriptors is unknown on this system.
-#[cfg(not(target_os = "linux"))]
-fn raise_descriptors() -> Option<u64> {
-    None
-}
-
-/// Makes SIGTERM, SIGINT and SIGQUIT stop the server, SIGHUP read certificates again, and SIGUSR1 and SIGUSR2
-/// do nothing. The handlers stay installed for the life of the process.
-fn stop_on_signals(stopper: &Stopper) {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut signals) = signal(SignalKind::hangup()) {
-            let stopper = stopper.clone();
-            tokio::spawn(async move {
-                while signals.recv().await.is_some() {
-                    match tokio::task::block_in_place(|| stopper.read_certificates()) {
-                        Ok(()) => output::print_message("esker: read the certificates again"),
-                        Err(why) => output::print_message(format_args!("esker: SIGHUP: {why}")),
-                    }
-                }
-            });
-        }
-        for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
-            // The handler stays installed after the receiver is dropped.
-            drop(signal(kind));
-        }
-        for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::quit()] {
-            let Ok(mut signals) = signal(kind) else { continue };
-            let stopper = stopper.clone();
-            tokio::spawn(async move {
-                while signals.recv().await.is_some() {
-                    stopper.stop();
-                }
-            });
-        }
-    }
-    #[cfg(not(unix))]
-    {
-        let stopper = stopper.clone();
-        tokio::spawn(async move {
-            let _ = tokio::signal::ctrl_c().await;
-            stopper.stop();
-        });
-    }
 }
