@@ -13,8 +13,8 @@
 //! its first read is still remembered, so scans evict nothing. What a pointer refers to never changes, so
 //! cached values never become stale.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -46,8 +46,9 @@ pub(crate) type FreeBytes = Box<dyn Fn() -> u64 + Send + Sync>;
 /// A cache of blob values; see the module documentation.
 pub(crate) struct BlobCache {
     shards: Vec<Mutex<Shard>>,
-    /// Hashes of values read recently, indexed by their low bits. Relaxed: they are hints.
-    seen: Vec<AtomicU64>,
+    /// Hashes of values read recently, indexed by their low bits. Relaxed: they are hints. Allocated by the
+    /// first read that needs it, so that opening a database does not fill half a megabyte.
+    seen: OnceLock<Vec<AtomicU64>>,
     shard_bytes_max: u64,
     free_bytes: FreeBytes,
 }
@@ -103,7 +104,7 @@ impl BlobCache {
         };
         Arc::new(BlobCache {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
-            seen: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
+            seen: OnceLock::new(),
             shard_bytes_max: budget.capacity_bytes() / MEMORY_PART / SHARDS as u64,
             free_bytes,
         })
@@ -164,7 +165,8 @@ impl BlobCache {
             return;
         }
         let hash = hash(key(pointer));
-        let seen = &self.seen[(hash >> 8) as usize % REMEMBERED];
+        let seen = self.seen.get_or_init(|| (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect());
+        let seen = &seen[(hash >> 8) as usize % REMEMBERED];
         if seen.swap(hash, Ordering::Relaxed) == hash && self.may_hold(value.len()) {
             self.insert(key(pointer), value);
         }
