@@ -159,6 +159,12 @@ impl Common {
         }
     }
 
+    /// Returns the names of the keyspaces that the user selected.
+    #[cfg(feature = "server")]
+    pub(crate) fn chosen(&self) -> &[String] {
+        &self.keyspaces
+    }
+
     /// Returns whether the user selected a keyspace.
     pub(crate) fn names_keyspace(&self) -> bool {
         !self.keyspaces.is_empty()

@@ -207,7 +207,11 @@ impl Database {
 
     /// Opens the database to read it: beside the process that has it open, if there is one.
     pub(crate) fn open_to_read(opening: &Opening) -> Result<Self> {
-        let directory = directory(opening)?;
+        Self::open_in_to_read(opening, directory(opening)?)
+    }
+
+    /// The same for another directory than that of the command line.
+    pub(crate) fn open_in_to_read(opening: &Opening, directory: PathBuf) -> Result<Self> {
         let env = env(opening)?;
         let builder = || Db::builder().env(env.clone()).allow_missing_merge_operators(true);
         let opened = match builder().open_read_only(&directory) {

@@ -145,7 +145,8 @@ pub trait Kv: Reads + Send + Sync {
     ///
     /// # Errors
     /// Those of [`Reads::get`], and [`Error::Invalid`](crate::Error::Invalid) if there is no space of an old
-    /// name, or one of a new name.
+    /// name, or one of a new name; [`Error::Unsupported`](crate::Error::Unsupported) if the store renames one
+    /// space at a time.
     fn rename_spaces(&self, names: &[(&str, &str)]) -> Result<()>;
 
     /// Returns a snapshot of the newest state.

@@ -38,6 +38,7 @@ pub mod conformance;
 #[cfg(feature = "tokio")]
 mod connect;
 
+pub mod copy;
 mod error;
 pub mod kv;
 #[cfg(feature = "tokio")]
@@ -45,6 +46,8 @@ pub mod layered;
 #[cfg(feature = "esker")]
 pub mod local;
 mod page;
+#[cfg(feature = "shared")]
+pub mod shared;
 mod space;
 #[cfg(feature = "tokio")]
 mod threads;

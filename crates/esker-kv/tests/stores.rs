@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use esker_kv::conformance::Failures;
+use esker_kv::copy::{compare, copy};
 use esker_kv::layered::{Driver, Layered, View, Write};
 use esker_kv::local::Local;
+use esker_kv::shared::SharedKv;
 use esker_kv::{
     Blocking, Kv, Limits, Page, Query, Reads, Result, Space, Span, Threads, Transaction, conformance,
+    transact,
 };
 use tokio::runtime::Runtime;
 
@@ -20,6 +23,18 @@ fn local() -> Local {
 #[test]
 fn a_database() {
     conformance(&local()).unwrap();
+}
+
+#[test]
+#[cfg(unix)]
+fn a_shared_database_as_host_and_as_guest() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = esker_shared::Shared::open(directory.path()).unwrap();
+    let guest = esker_shared::Shared::open(directory.path()).unwrap();
+    assert!(host.is_host() && !guest.is_host());
+    let (host, guest) = (SharedKv::new(host), SharedKv::new(guest));
+    conformance(&guest).unwrap();
+    conformance(&host).unwrap();
 }
 
 #[test]
@@ -145,4 +160,34 @@ fn the_suite_finds_stores_that_break_their_promises() {
         let found = run_layered(fault).expect_err(&format!("{fault:?} is not found"));
         println!("{fault:?}: {found}");
     }
+}
+
+#[test]
+fn a_copy_writes_what_differs_and_goes_on_after_an_interruption() {
+    let (source, target) = (local(), local());
+    let (from, to) = (source.space("s").unwrap(), target.space("t").unwrap());
+    let value = [7; 1_000];
+    for part in 0..5_u16 {
+        let keys = part * 1_000..part * 1_000 + 1_000;
+        transact(&source, |t| keys.clone().try_for_each(|n| t.put(&from, &n.to_be_bytes(), &value))).unwrap();
+    }
+    transact(&target, |t| {
+        t.put(&to, &7_u16.to_be_bytes(), b"other")?;
+        t.put(&to, b"extra", b"1")
+    })
+    .unwrap();
+    let snapshot = source.snapshot().unwrap();
+    let side = (&*snapshot as &dyn Reads, &from);
+    // It ends in the middle of the walk.
+    let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        copy(side, (&target, &to), false, &mut |done| assert!(done.entries < 3_000))
+    }));
+    assert!(stopped.is_err());
+    let rest = copy(side, (&target, &to), false, &mut |_| ()).unwrap();
+    assert!(rest.entries == 5_000 && rest.written < 4_000 && rest.written > 1_000, "{rest:?}");
+    let found = compare(side, (&target, &to)).unwrap();
+    assert_eq!((found.written, found.extra), (0, 1));
+    copy(side, (&target, &to), true, &mut |_| ()).unwrap();
+    let found = compare(side, (&target, &to)).unwrap();
+    assert_eq!((found.entries, found.written, found.extra), (5_000, 0, 0));
 }

@@ -32,7 +32,7 @@ pub use esker_kv::{Order, Space, Span, prefix_end};
 
 pub use self::error::{Error, Result};
 pub use self::local::LocalStore;
-pub use self::remote::RemoteStore;
+pub use self::remote::{OWNER_SPACE, RemoteStore, commits_of, raise_commits};
 
 /// The isolation of a part: what it sees of other commits, and which of them conflict with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::Subcommand;
 
 use super::{Backups, Count, Export, FeedArgs, Import, Keyspaces, RangeArgs, Split, seconds};
+#[cfg(feature = "server")]
+use crate::commands::copy::{self, CopyArgs};
 use crate::commands::past::CommitNo;
 #[cfg(feature = "server")]
 use crate::commands::sentinel::{self, SentinelArgs};
@@ -353,6 +355,10 @@ Examples:
   esker -d data serve --http 127.0.0.1:9121
   esker -d data serve --no-port --unix-socket esker.sock")]
     Serve(Box<ServeArgs>),
+    /// Copy all data between databases and other stores
+    #[cfg(feature = "server")]
+    #[command(after_help = copy::HELP)]
+    Copy(CopyArgs),
     /// Watch a group of servers, and have a replica take over if the primary fails
     #[cfg(feature = "server")]
     #[command(after_help = sentinel::HELP)]

@@ -4,6 +4,8 @@ mod backup;
 mod check;
 mod checkpoint;
 mod compact;
+#[cfg(feature = "server")]
+pub(crate) mod copy;
 mod count;
 mod del;
 mod dump;
@@ -77,6 +79,8 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Load { file } => unload::load(session, file),
         #[cfg(feature = "server")]
         Command::Serve(serve) => serve::run(session.opening, serve),
+        #[cfg(feature = "server")]
+        Command::Copy(args) => copy::run(session.opening, session.common.chosen(), args),
         #[cfg(feature = "server")]
         Command::Sentinel(args) => sentinel::run(args),
         #[cfg(feature = "server")]

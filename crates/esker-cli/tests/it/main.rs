@@ -4,6 +4,8 @@ mod backup;
 mod changes;
 mod commands;
 mod common;
+#[cfg(feature = "server")]
+mod copying;
 mod files;
 mod inputs;
 #[cfg(feature = "encryption")]

@@ -60,7 +60,14 @@ fn renamed_spaces(case: &Case<'_>) -> Result<(), String> {
         transaction.put(&second, b"k", b"2")
     });
     said("put", done)?;
-    said("rename_spaces", case.kv.rename_spaces(&[(a, spare), (b, a), (spare, b)]))?;
+    let exchanged = case.kv.rename_spaces(&[(a, spare), (b, a), (spare, b)]);
+    if matches!(exchanged, Err(Error::Unsupported(_))) {
+        for pair in [(a, spare), (b, a), (spare, b)] {
+            said("rename_spaces", case.kv.rename_spaces(&[pair]))?;
+        }
+    } else {
+        said("rename_spaces", exchanged)?;
+    }
     for (name, value) in [(a, b"2"), (b, b"1")] {
         let space = said("space", case.kv.space(name))?;
         same(name, said("get", case.kv.get(&space, b"k"))?.as_deref(), Some(&value[..]))?;

@@ -28,7 +28,8 @@ use parking_lot::Mutex;
 
 use self::changes::Subscribers;
 use self::history::History;
-use self::owner::{OWNER_SPACE, Owner};
+use self::owner::Owner;
+pub use self::owner::{OWNER_SPACE, commits_of, raise_commits};
 use self::transaction::RemoteTransaction;
 use super::local::LocalLocks;
 use super::{

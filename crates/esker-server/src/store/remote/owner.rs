@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use crate::store::{Error, Result};
 
 /// The space of the server's own records.
-pub(super) const OWNER_SPACE: &str = "esker.server";
+pub const OWNER_SPACE: &str = "esker.server";
 
 const OWNER: &[u8] = b"owner";
 const ALIVE: &[u8] = b"alive";
@@ -51,6 +51,35 @@ fn number(bytes: Option<&[u8]>) -> u64 {
 #[expect(clippy::disallowed_methods, reason = "a store of other processes has no simulated clock")]
 fn sleep(time: Duration) {
     std::thread::sleep(time);
+}
+
+/// Returns the number of the last commit of a server on a store, or 0.
+///
+/// # Errors
+/// Errors of the store.
+pub fn commits_of(kv: &dyn Kv) -> esker_kv::Result<u64> {
+    match kv.find_space(OWNER_SPACE)? {
+        Some(space) => Ok(number(kv.get(&space, COMMITS)?.as_deref())),
+        None => Ok(0),
+    }
+}
+
+/// Makes the commits of a later server on the store have larger numbers than this one, so that data whose
+/// versions are numbers of commits may be copied there.
+///
+/// # Errors
+/// [`esker_kv::Error::Unavailable`] if a server uses the store. Errors of the store.
+pub fn raise_commits(kv: &dyn Kv, commits: u64) -> esker_kv::Result<()> {
+    let space = kv.space(OWNER_SPACE)?;
+    transact(kv, |transaction| {
+        if transaction.get_for_update(&space, ALIVE)?.is_some() {
+            let why =
+                "a server uses it: stop the server, or if it is dead start one with --take-over and stop it";
+            return Err(esker_kv::Error::Unavailable(why.to_owned()));
+        }
+        let old = number(transaction.get_for_update(&space, COMMITS)?.as_deref());
+        transaction.put(&space, COMMITS, &old.max(commits).to_be_bytes())
+    })
 }
 
 impl Owner {

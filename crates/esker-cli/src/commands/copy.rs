@@ -1,0 +1,177 @@
+//! `esker copy`: copies all data from one store to another.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use esker::Db;
+use esker_kv::copy::{Copied, compare, copy};
+use esker_kv::local::Local;
+use esker_kv::{Kv, Snapshot, Space, connect};
+use esker_server::store::{OWNER_SPACE, commits_of, raise_commits};
+
+use crate::Answer;
+use crate::args::Opening;
+use crate::database::{Database, env, when_free};
+use crate::failure::{Failure, Result};
+use crate::output::{self, plural, plural_as, size};
+use crate::progress::{OpeningProgress, Progress};
+use crate::text::shown;
+
+pub(crate) const HELP: &str = "\
+FROM and TO are directories of databases, or URLs of stores: postgres://user@host/database,
+tikv://host:port, slatedb://bucket/path. Only what differs is written, so that a copy that was interrupted
+goes on, and a second copy brings over what has changed. At the end both sides are compared.
+
+Exit code 1: TO has keys that FROM has not, or was changed meanwhile.
+
+Examples:
+  esker copy data postgres://esker@db1/esker
+  esker copy data tikv://pd1:2379 --keyspace users --keyspace orders
+  esker copy postgres://esker@db1/esker data2 --remove";
+
+/// The options of `esker copy`.
+#[derive(Debug, Args)]
+pub(crate) struct CopyArgs {
+    /// Directory or URL to copy from
+    from: String,
+    /// Directory or URL to copy to
+    to: String,
+    /// Remove keys that only TO has, from the keyspaces that are copied
+    #[arg(long)]
+    remove: bool,
+    /// Copy entries that expire as ones that do not: other stores keep no expiry
+    #[arg(long)]
+    drop_ttl: bool,
+    /// Only compare
+    #[arg(long, conflicts_with_all = ["remove", "drop_ttl"])]
+    compare: bool,
+}
+
+/// The keyspace of a server's first numbered database.
+const FIRST_DATABASE: &str = "r0";
+
+/// One side of a copy.
+struct Side {
+    kv: Arc<dyn Kv>,
+    /// The database, if it is one of Esker's.
+    db: Option<Db>,
+}
+
+fn failed(which: &str) -> impl Fn(esker_kv::Error) -> Failure {
+    move |error| Failure::message(format!("{}: {error}", shown(which)))
+}
+
+fn source(opening: &Opening, name: &str) -> Result<Side> {
+    if name.contains("://") {
+        return Ok(Side { kv: connect(name).map_err(failed("FROM"))?, db: None });
+    }
+    let database = Database::open_in_to_read(opening, PathBuf::from(name))?;
+    let db = database.db.clone();
+    Ok(Side { kv: Arc::new(Local::new(db.clone())), db: Some(db) })
+}
+
+fn target(opening: &Opening, name: &str) -> Result<Side> {
+    if name.contains("://") {
+        return Ok(Side { kv: connect(name).map_err(failed("TO"))?, db: None });
+    }
+    let (env, progress) = (env(opening)?, OpeningProgress::default());
+    let opened = when_free(opening.wait, || {
+        let progress = progress.clone();
+        Db::builder().env(env.clone()).on_event(move |event| progress.note(event)).open(Path::new(name))
+    });
+    progress.finish();
+    let db = opened.map_err(|error| Failure::Engine(PathBuf::from(name), error))?;
+    Ok(Side { kv: Arc::new(Local::new(db.clone())), db: Some(db) })
+}
+
+pub(super) fn run(opening: &Opening, keyspaces: &[String], args: &CopyArgs) -> Result<Answer> {
+    let from = source(opening, &args.from)?;
+    let names = names(&*from.kv, keyspaces)?;
+    if !args.drop_ttl && !args.compare && from.db.as_ref().is_some_and(|db| db.stats().expiring > 0) {
+        return Err(Failure::message(
+            "entries of FROM expire, and a copy keeps no expiry: let them expire, copy a server's data with \
+             `esker import --server`, or give --drop-ttl",
+        ));
+    }
+    let to = target(opening, &args.to)?;
+    let snapshot = from.kv.snapshot().map_err(failed("FROM"))?;
+    if !args.compare && names.iter().any(|name| name == FIRST_DATABASE) {
+        raise_versions(&from, &to)?;
+    }
+    let mut all = Copied::default();
+    for name in names {
+        let space = from.kv.find_space(&name).map_err(failed("FROM"))?;
+        let Some(space) = space else { continue };
+        let copied = one(&to, (&*snapshot, &space), args)?;
+        let same = copied.entries - copied.written;
+        output::print_message(format_args!(
+            "{}: {}, {} ({} written, {same} were the same)",
+            shown(&name),
+            plural_as(copied.entries, "entry", "entries"),
+            size(copied.bytes),
+            copied.written
+        ));
+        all.extra += copied.extra;
+    }
+    if let Some(db) = to.db {
+        drop(to.kv);
+        db.close().map_err(|error| Failure::Engine(PathBuf::from(&args.to), error))?;
+    }
+    if all.extra > 0 {
+        output::print_message(format_args!(
+            "{} only in TO or changed meanwhile: --remove removes them",
+            plural(all.extra, "key")
+        ));
+        return Ok(Answer::No);
+    }
+    Ok(Answer::Yes)
+}
+
+/// Copies a keyspace and compares it. What still differs is in `extra`.
+fn one(to: &Side, source: (&dyn Snapshot, &Space), args: &CopyArgs) -> Result<Copied> {
+    let (snapshot, space) = source;
+    let source = (snapshot as &dyn esker_kv::Reads, space);
+    let target = to.kv.space(space.name()).map_err(failed("TO"))?;
+    let mut copied = Copied::default();
+    if !args.compare {
+        let progress = Progress::bytes(None);
+        let mut tick = |copied: &Copied| progress.set(copied.bytes, || space.name().to_owned());
+        copied = copy(source, (&*to.kv, &target), args.remove, &mut tick).map_err(failed("copy"))?;
+        progress.finish();
+    }
+    let fixed = to.kv.snapshot().map_err(failed("TO"))?;
+    let found = compare(source, (&*fixed, &target)).map_err(failed("compare"))?;
+    let differing = found.extra + found.written;
+    Ok(if args.compare {
+        Copied { extra: differing, ..found }
+    } else {
+        Copied { extra: differing, ..copied }
+    })
+}
+
+/// Returns the keyspaces to copy.
+fn names(kv: &dyn Kv, chosen: &[String]) -> Result<Vec<String>> {
+    let mut names = kv.spaces().map_err(failed("FROM"))?;
+    names.retain(|name| name != OWNER_SPACE);
+    if let Some(missing) = chosen.iter().find(|name| !names.contains(name)) {
+        return Err(Failure::message(format!("FROM has no keyspace `{}`", shown(missing))));
+    }
+    Ok(if chosen.is_empty() { names } else { chosen.to_vec() })
+}
+
+/// Makes sure that a server on TO gives its collections larger versions than those that are copied.
+fn raise_versions(from: &Side, to: &Side) -> Result<()> {
+    let needed = match &from.db {
+        Some(db) => db.snapshot().seqno().get() + 1,
+        None => commits_of(&*from.kv).map_err(failed("FROM"))?,
+    };
+    match &to.db {
+        None => raise_commits(&*to.kv, needed).map_err(failed("TO")),
+        Some(db) if db.snapshot().seqno().get() >= needed => Ok(()),
+        Some(_) => Err(Failure::message(
+            "FROM has the data of a server, with versions that are newer than TO: start servers on both, and copy with \
+             `esker import --redis`",
+        )),
+    }
+}
