@@ -68,6 +68,11 @@ pub trait Driver: Send + Sync + 'static {
     /// Begins to read the newest state: for a transaction, or only to read.
     fn view(&self, is_read_only: bool) -> impl Future<Output = Result<Self::View>> + Send;
 
+    /// Begins to read the newest state for one call. The state may be fixed as late as by the first read.
+    fn reader(&self) -> impl Future<Output = Result<Self::View>> + Send {
+        self.view(true)
+    }
+
     /// Returns the value of a key in the newest state.
     fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Bytes>>> + Send {
         async move { self.view(true).await?.get(key).await }
@@ -142,8 +147,9 @@ impl<D: Driver> Layered<D> {
         Arc::as_ptr(&self.driver).cast::<()>() as usize
     }
 
+    /// Returns a reader for one call.
     async fn reader(&self) -> Result<Reader<D::View>> {
-        Ok(Reader { view: self.driver.view(true).await?, store: self.store() })
+        Ok(Reader { view: self.driver.reader().await?, store: self.store() })
     }
 }
 
@@ -194,7 +200,10 @@ impl<D: Driver> AsyncKv for Layered<D> {
     }
 
     fn snapshot(&self) -> Pending<'_, Box<dyn AsyncSnapshot>> {
-        Box::pin(async move { Ok(Box::new(self.reader().await?) as Box<dyn AsyncSnapshot>) })
+        Box::pin(async move {
+            let reader = Reader { view: self.driver.view(true).await?, store: self.store() };
+            Ok(Box::new(reader) as Box<dyn AsyncSnapshot>)
+        })
     }
 
     fn begin(&self) -> Pending<'_, Box<dyn AsyncTransaction>> {

@@ -48,6 +48,8 @@ pub mod local;
 mod page;
 #[cfg(feature = "shared")]
 pub mod shared;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod space;
 #[cfg(feature = "tokio")]
 mod threads;
