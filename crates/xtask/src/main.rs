@@ -17,6 +17,7 @@ mod repo;
 mod sanitize;
 mod sinks;
 mod source;
+mod stores;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,7 @@ Commands:
   frameworks [WORD..]
                  Run the scripts in which frameworks of others work against the server, or those with such a name
   sinks          Test `esker feed --to` against a NATS server and a Kafka broker
+  stores         Test the stores of esker-kv against servers
   header         Make crates/esker-c/include/esker.h
   bindings       Check the header, and test the bindings for other languages
   help           Print this text";
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["frameworks", ref words @ ..] => frameworks::run(words),
         ["sinks"] => sinks::run(),
+        ["stores"] => stores::run(),
         ["header"] => bindings::header(true),
         ["bindings"] => bindings::run(),
         ["help" | "--help" | "-h"] => {
