@@ -32,6 +32,7 @@ use bytes::Bytes;
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
+use self::error::Stage;
 use self::pool::{Lease, Pool};
 pub use self::session::Dialect;
 pub use self::view::PostgresView;
@@ -53,6 +54,8 @@ pub struct Options {
     pub wait: Duration,
     /// How long a call waits for a transaction that has locked the same key.
     pub lock_wait: Duration,
+    /// How long a statement may take before the server counts as gone.
+    pub timeout: Duration,
     /// The isolation of transactions.
     pub isolation: Isolation,
 }
@@ -64,6 +67,7 @@ impl Default for Options {
             connections_max: 16,
             wait: Duration::from_secs(5),
             lock_wait: Duration::from_secs(5),
+            timeout: Duration::from_secs(60),
             isolation: Isolation::Snapshot,
         }
     }
@@ -144,7 +148,7 @@ impl Driver for PostgresDriver {
 
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         let lease = self.lease().await?;
-        let found = lease.connection().get(key).await;
+        let found = lease.wait(Stage::Open, lease.connection().get(key)).await?;
         lease.checked(found)
     }
 

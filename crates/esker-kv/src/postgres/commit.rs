@@ -94,13 +94,13 @@ pub(super) async fn commit(mut view: PostgresView, writes: Vec<Write>) -> Result
     let connection = view.connection();
     let (first, last) = steps.split_at(if steps.len() > PIPELINED { steps.len() - 1 } else { 0 });
     for step in first {
-        view.lease.checked(step.run(connection).await)?;
+        view.lease.checked(view.lease.wait(Stage::Open, step.run(connection)).await?)?;
     }
     let mut requests: Vec<Request<'_, ()>> =
         last.iter().map(|step| Box::pin(step.run(connection)) as Request<'_, ()>).collect();
     requests.push(Box::pin(connection.client.batch_execute("COMMIT")));
     let count = requests.len();
-    let done = in_order(requests).await;
+    let done = view.lease.wait(Stage::Commit, in_order(requests)).await?;
     let Err(failed) = done else {
         view.end();
         return Ok(());

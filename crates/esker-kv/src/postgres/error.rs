@@ -51,7 +51,7 @@ fn of_code(code: &SqlState, message: &str, dialect: Dialect, stage: Stage) -> Er
 }
 
 /// The connection is lost, or the server is (postgres.2).
-fn lost(what: String, stage: Stage) -> Error {
+pub(super) fn lost(what: String, stage: Stage) -> Error {
     match stage {
         Stage::Open => Error::Unavailable(what),
         Stage::CommitSent | Stage::Commit => Error::OutcomeUnknown(what),

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::{Client, Config, NoTls};
 
 use super::Options;
-use super::error::{Stage, of, of_connect};
+use super::error::{Stage, lost, of, of_connect};
 use super::session::{Connection, Dialect, prepare_database};
 use crate::{Error, Result};
 
@@ -21,6 +21,7 @@ pub(super) struct Pool {
     dialect: Dialect,
     wait: Duration,
     lock_wait: Duration,
+    timeout: Duration,
     /// One permit for each connection in use.
     permits: Arc<Semaphore>,
     connections_max: usize,
@@ -42,10 +43,10 @@ impl Pool {
             .await
             .map_err(|error| of(&error, Dialect::Postgres, Stage::Open))?;
         let connections_max = options.connections_max.clamp(1, 10_000);
-        let (wait, lock_wait) = (options.wait, options.lock_wait);
+        let Options { wait, lock_wait, timeout, .. } = options;
         let permits = Arc::new(Semaphore::new(connections_max));
         let idle = Mutex::new(Vec::new());
-        Ok(Pool { config, table, dialect, wait, lock_wait, permits, connections_max, idle })
+        Ok(Pool { config, table, dialect, wait, lock_wait, timeout, permits, connections_max, idle })
     }
 
     pub(super) fn dialect(&self) -> Dialect {
@@ -106,6 +107,15 @@ impl Lease {
     /// Closes the connection instead of giving it back.
     pub(super) fn discard(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for the server's answer, but not forever.
+    pub(super) async fn wait<T>(&self, stage: Stage, request: impl Future<Output = T>) -> Result<T> {
+        let timeout = self.pool.timeout;
+        tokio::time::timeout(timeout, request).await.map_err(|_| {
+            self.discard();
+            lost(format!("the server has not answered within {timeout:?}"), stage)
+        })
     }
 
     /// Returns the result of a statement.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use bytes::Bytes;
 use tokio_postgres::Row;
 
+use super::error::Stage;
 use super::pipeline::{both, send};
 use super::pool::Lease;
 use super::session::Connection;
@@ -82,13 +83,14 @@ impl PostgresView {
             // Another read may have begun meanwhile. If it has failed, `BEGIN` fails again.
             if self.said.load(Ordering::Acquire) != BEGUN {
                 self.said.store(SENT, Ordering::Release);
-                let (begun, answer) = both(self.connection().client.batch_execute(self.begin), request).await;
+                let begin = self.connection().client.batch_execute(self.begin);
+                let (begun, answer) = self.lease.wait(Stage::Open, both(begin, request)).await?;
                 self.lease.checked(begun)?;
                 self.said.store(BEGUN, Ordering::Release);
                 return self.checked(answer);
             }
         }
-        self.checked(request.await)
+        self.checked(self.lease.wait(Stage::Open, request).await?)
     }
 
     fn checked<T>(&self, done: Result<T, tokio_postgres::Error>) -> Result<T> {

@@ -149,12 +149,19 @@ fn writes_of_keys_that_another_transaction_inserts_conflict() {
 /// The server waits for a standby that is not there between a commit and its answer.
 #[test]
 fn a_commit_whose_answer_is_lost_has_an_unknown_outcome() {
-    let Some(mut server) = Server::start(&["fsync=off", "synchronous_standby_names=missing"]) else { return };
+    let Some(server) = Server::start(&["fsync=off", "synchronous_standby_names=missing"]) else { return };
     let url = format!("{}?options=-c%20synchronous_commit%3Dlocal", server.url());
     let local = open_url(&url, Options::default()).unwrap();
-    let store = open(&server, Options::default()).unwrap();
+    let timeout = Duration::from_secs(1);
     let space = local.kv.space("s").unwrap();
-    for (key, is_crash) in [(b"a", false), (b"b", true)] {
+    for key in [b"cut", b"out"] {
+        let timeout = if key == b"out" { timeout } else { timeout * 60 };
+        let store = open(&server, Options { timeout, ..Options::default() }).unwrap();
+        let cut = || {
+            let text = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                        WHERE wait_event = 'SyncRep'";
+            sql(&server, &local.runtime, text)
+        };
         let done = std::thread::scope(|scope| {
             let commit = scope.spawn(|| {
                 let space = store.kv.find_space("s")?.unwrap();
@@ -162,19 +169,60 @@ fn a_commit_whose_answer_is_lost_has_an_unknown_outcome() {
             });
             let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
             while sql(&server, &local.runtime, waits) == 0 {}
-            if is_crash {
-                server.kill();
-                server.restart();
-            } else {
-                let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-                           WHERE wait_event = 'SyncRep'";
-                sql(&server, &local.runtime, cut);
+            if key == b"cut" {
+                cut();
             }
             commit.join().unwrap()
         });
         assert!(matches!(done, Err(Error::OutcomeUnknown(_))), "{done:?}");
-        assert!(local.kv.get(&space, key).unwrap().is_some(), "the server has committed");
+        if key == b"out" {
+            // The server still waits. Others do not see the commit until then.
+            assert_eq!(local.kv.get(&space, key).unwrap(), None);
+            cut();
+        }
+        while local.kv.get(&space, key).unwrap().is_none() {}
     }
+}
+
+#[test]
+fn a_server_that_hangs_is_not_waited_for() {
+    let Some(server) = Server::start(FAST) else { return };
+    let second = Duration::from_secs(1);
+    let options = Options { timeout: second, wait: second, connections_max: 4, ..Options::default() };
+    let store = open(&server, options).unwrap();
+    let space = store.kv.space("s").unwrap();
+    let mut transaction = store.kv.begin().unwrap();
+    assert_eq!(transaction.get(&space, b"k").unwrap(), None);
+    server.signal_all("-STOP");
+    transaction.put(&space, b"k", b"1").unwrap();
+    assert!(matches!(transaction.commit(), Err(Error::Unavailable(_))), "no COMMIT was sent");
+    for _ in 0..8 {
+        assert!(matches!(store.kv.get(&space, b"k"), Err(Error::Unavailable(_))));
+    }
+    server.signal_all("-CONT");
+    let start = Instant::now();
+    while store.kv.get(&space, b"k").is_err() {
+        assert!(start.elapsed() < Duration::from_secs(10), "calls work again");
+    }
+    assert_eq!(store.kv.get(&space, b"k").unwrap(), None);
+}
+
+#[test]
+fn stores_that_open_at_the_same_time_make_one_table() {
+    let Some(server) = Server::start(FAST) else { return };
+    std::thread::scope(|scope| {
+        for n in 0..8_u8 {
+            let server = &server;
+            scope.spawn(move || {
+                let store = open(server, Options::default()).unwrap();
+                let space = store.kv.space("s").unwrap();
+                transact(&store.kv, |transaction| transaction.put(&space, &[n], b"1")).unwrap();
+            });
+        }
+    });
+    let store = open(&server, Options::default()).unwrap();
+    let space = store.kv.find_space("s").unwrap().unwrap();
+    assert_eq!(store.kv.count(&space, Span::ALL).unwrap(), 8);
 }
 
 #[test]

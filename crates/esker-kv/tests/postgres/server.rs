@@ -135,6 +135,14 @@ impl Server {
         }
     }
 
+    /// Stops all processes of the server (`-STOP`), or lets them go on (`-CONT`).
+    pub fn signal_all(&self, name: &str) {
+        let main = self.process.id();
+        for process in children(main).into_iter().chain([main]) {
+            signal(name, process);
+        }
+    }
+
     pub fn restart(&mut self) {
         self.process = Self::run(&self.programs, self.dir.path(), self.port, self.settings);
         self.wait();
