@@ -24,9 +24,9 @@ pub fn connect(url: &str) -> Result<Arc<dyn Kv>> {
     let scheme = url.split_once("://").map(|(scheme, _)| scheme);
     match scheme {
         #[cfg(feature = "postgres")]
-        Some("postgres" | "postgresql") => open(async {
-            crate::layered::Layered::<crate::postgres::PostgresDriver>::connect(url, Default::default()).await
-        }),
+        Some("postgres" | "postgresql") => {
+            open(crate::postgres::Postgres::connect(url, crate::postgres::Options::default()))
+        }
         #[cfg(feature = "slatedb")]
         Some("slatedb") => open(crate::slatedb::open(url)),
         #[cfg(feature = "tikv")]

@@ -46,13 +46,19 @@ pub mod layered;
 #[cfg(feature = "esker")]
 pub mod local;
 mod page;
-#[cfg(feature = "shared")]
-pub mod shared;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "shared")]
+pub mod shared;
+#[cfg(feature = "slatedb")]
+pub mod slatedb;
 mod space;
 #[cfg(feature = "tokio")]
 mod threads;
+#[cfg(feature = "tikv")]
+pub mod tikv;
+#[cfg(any(feature = "slatedb", feature = "tikv"))]
+mod time_limit;
 mod transact;
 
 #[cfg(feature = "tokio")]

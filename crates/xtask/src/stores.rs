@@ -1,19 +1,30 @@
 //! Tests the stores of `esker-kv` against servers.
 //!
 //! ```text
-//!   apt: PostgreSQL --> tests of esker-kv, by features
+//!   apt: PostgreSQL ------------.
+//!   PyPI: moto, an S3 server ----+--> tests of esker-kv, by features
+//!   Go's module proxy: mocktikv -'
 //! ```
 //!
-//! Without a server the tests that need it are left out; with `ESKER_REQUIRE=stores` this is an error.
+//! All but PostgreSQL are installed below `target/stores`. Without a server the tests that need it are left
+//! out; with `ESKER_REQUIRE=stores` this is an error.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::cargo::program;
+use crate::cargo::{program, root, target_dir};
+
+const MOTO: &str = "moto[server]==5.2.5";
 
 /// Installs the servers and runs the tests. Returns whether they succeed.
 pub(crate) fn run() -> Result<bool, String> {
-    let stores = [("postgres", "ESKER_POSTGRES", postgres())];
+    let dir = root().join(target_dir()).join("stores");
+    std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let stores = [
+        ("postgres", "ESKER_POSTGRES", postgres()),
+        ("slatedb", "ESKER_MOTO_SERVER", moto(&dir)),
+        ("tikv", "ESKER_TIKV_MOCK", tikv(&dir)),
+    ];
     for (feature, variable, found) in stores {
         let mut clippy = program("cargo");
         clippy.args(["clippy", "-p", "esker-kv", "--all-targets", "--features", feature]);
@@ -54,4 +65,25 @@ fn installed_postgres() -> Option<PathBuf> {
     let releases = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let dirs = releases.flatten().map(|release| release.path().join("bin"));
     dirs.filter(|dir| dir.join("initdb").exists()).max()
+}
+
+/// Installs moto, an S3 server. Returns its program.
+fn moto(dir: &Path) -> Option<PathBuf> {
+    let bin = dir.join("moto/bin");
+    let server = bin.join("moto_server");
+    if !server.exists() {
+        let made = program("python3").args(["-m", "venv"]).arg(dir.join("moto")).status();
+        let pip = || program(&bin.join("pip").to_string_lossy()).args(["install", "-q", MOTO]).status();
+        made.ok().filter(|status| status.success()).and_then(|_| pip().ok())?;
+    }
+    server.exists().then_some(server)
+}
+
+/// Builds the servers of TiKV's protocol. Returns their program.
+fn tikv(dir: &Path) -> Option<PathBuf> {
+    let server = dir.join("tikv-mock");
+    let mut go = program("go");
+    go.args(["build", "-o"]).arg(&server).arg(".").env("GOFLAGS", "-mod=mod").env("GOTOOLCHAIN", "local");
+    let built = go.current_dir(root().join("crates/esker-kv/tests/tikv-mock")).status();
+    built.is_ok_and(|status| status.success()).then_some(server)
 }
