@@ -14,6 +14,9 @@
 //! postgres.4. A commit conflicts if a key that it removes, or that it has read for update and not found, was
 //!             inserted by another transaction (kv.3). The database alone does not notice: for it, a removal
 //!             of nothing changes nothing. So the commit inserts such keys and removes them again.
+//! postgres.5. A commit conflicts if a key that it sets was removed by another transaction (kv.3). For the
+//!             database the `INSERT` finds nothing to update. So the commit first locks the rows that it
+//!             knows.
 //!
 //! Transactions have the isolation level `REPEATABLE READ`, which is snapshot isolation and all that kv.2 and
 //! kv.3 ask for: see [`Isolation`]. `docs/stores.md` has the differences between the databases.
@@ -54,7 +57,8 @@ pub struct Options {
     pub wait: Duration,
     /// How long a call waits for a transaction that has locked the same key.
     pub lock_wait: Duration,
-    /// How long a statement may take before the server counts as gone.
+    /// How long a statement may take before the server counts as gone. A count and a removal of a range take
+    /// time in proportion to it.
     pub timeout: Duration,
     /// The isolation of transactions.
     pub isolation: Isolation,

@@ -100,6 +100,11 @@ fn lost_updates(case: &Case<'_>) -> Result<(), String> {
         same("the first commit stays", value.as_deref(), Some(&b"1"[..]))?;
     }
     let (mut first, mut second) = (begin(case)?, begin(case)?);
+    said("get", second.get(&case.space, b"k").and(first.remove(&case.space, b"k")))?;
+    said("commit", first.commit())?;
+    let done = second.put(&case.space, b"k", b"2").and_then(|()| second.commit());
+    holds("a commit over a removal conflicts", matches!(done, Err(Error::Conflict)))?;
+    let (mut first, mut second) = (begin(case)?, begin(case)?);
     said("put", second.get(&case.space, b"new").and(first.put(&case.space, b"new", b"1")))?;
     said("commit", first.commit())?;
     let done = second.put(&case.space, b"new", b"2").and_then(|()| second.commit());

@@ -1,6 +1,6 @@
 //! A commit: all writes and `COMMIT` in one round trip. Large ones go out in parts, one after the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ const PART_BYTES: usize = 4 << 20;
 /// Maximum number of keys of a statement.
 const PART_KEYS: usize = 5_000;
 /// Number of statements that are sent with `COMMIT`. The client library copies each.
-const PIPELINED: usize = 4;
+const PIPELINED: usize = 8;
 
 /// A statement of a commit.
 enum Step {
@@ -24,13 +24,17 @@ enum Step {
     /// Conflicts if one of these keys was inserted by another transaction (postgres.4).
     Claim(Vec<Bytes>),
     Remove(Vec<Bytes>),
+    /// Conflicts if one of these keys was changed or removed by another transaction (postgres.5).
+    Lock(Vec<Bytes>),
     Put(Vec<Bytes>, Vec<Bytes>),
 }
 
-/// Returns the statements of a commit, in their order.
-fn plan(writes: Vec<Write>, missing: Vec<Bytes>) -> Vec<Step> {
+/// Returns the statements of a commit, in their order. `for_update` has the keys read for update, and whether
+/// they are there.
+fn plan(writes: Vec<Write>, for_update: &BTreeMap<Bytes, bool>) -> Vec<Step> {
     let mut steps = Vec::new();
-    let mut removed: BTreeSet<Bytes> = missing.into_iter().collect();
+    let missing = for_update.iter().filter(|(_, is_there)| !**is_there);
+    let mut removed: BTreeSet<Bytes> = missing.map(|(key, _)| key.clone()).collect();
     let mut puts: Vec<(Vec<Bytes>, Vec<Bytes>)> = Vec::new();
     let mut bytes = usize::MAX;
     for write in writes {
@@ -56,7 +60,14 @@ fn plan(writes: Vec<Write>, missing: Vec<Bytes>) -> Vec<Step> {
         steps.push(Step::Claim(keys.to_vec()));
         steps.push(Step::Remove(keys.to_vec()));
     }
-    steps.extend(puts.into_iter().map(|(keys, values)| Step::Put(keys, values)));
+    for (keys, values) in puts {
+        // Keys read for update are locked, and the insert notices if a missing one is there meanwhile.
+        let unlocked: Vec<_> = keys.iter().filter(|key| !for_update.contains_key(*key)).cloned().collect();
+        if !unlocked.is_empty() {
+            steps.push(Step::Lock(unlocked));
+        }
+        steps.push(Step::Put(keys, values));
+    }
     steps
 }
 
@@ -72,6 +83,7 @@ impl Step {
                 client.execute(&connection.remove_range, &[&&from[..], &&to[..]]).await
             }
             Step::Claim(keys) => client.execute(&connection.claim, &[&slices(keys)]).await,
+            Step::Lock(keys) => client.execute(&connection.lock, &[&slices(keys)]).await,
             Step::Remove(keys) => client.execute(&connection.remove, &[&slices(keys)]).await,
             Step::Put(keys, values) => {
                 client.execute(&connection.put, &[&slices(keys), &slices(values)]).await
@@ -82,9 +94,9 @@ impl Step {
 }
 
 /// Makes writes and commits.
-pub(super) async fn commit(mut view: PostgresView, writes: Vec<Write>) -> Result<()> {
+pub(super) async fn commit(view: PostgresView, writes: Vec<Write>) -> Result<()> {
     view.check_conflicts()?;
-    let steps = plan(writes, std::mem::take(&mut view.missing));
+    let steps = plan(writes, &view.for_update);
     if steps.is_empty() {
         // What was read for update is locked until here. Dropping the view rolls back.
         return Ok(());

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Statement};
 
@@ -58,6 +59,10 @@ pub(super) fn set_defaults(config: &mut Config, wait: Duration) {
     if config.get_application_name().is_none() {
         config.application_name("esker-kv");
     }
+    // A standby is behind: a read of it would not see the newest state.
+    if config.get_target_session_attrs() == TargetSessionAttrs::Any {
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    }
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(wait);
     }
@@ -104,6 +109,7 @@ pub(super) struct Connection {
     pub up: Statement,
     pub down: Statement,
     pub put: Statement,
+    pub lock: Statement,
     pub claim: Statement,
     pub remove: Statement,
     pub remove_range: Statement,
@@ -130,8 +136,8 @@ impl Connection {
             .iter()
             .map(|(text, types)| Box::pin(client.prepare_typed(text, types)) as Request<'_, Statement>);
         let prepared = in_order(requests.collect()).await.map_err(|failed| failed.error)?;
-        let [get, get_for_update, multi_get, count, up, down, put, claim, remove, remove_range] =
-            <[Statement; 10]>::try_from(prepared).unwrap_or_else(|_| unreachable!("as many as texts"));
+        let [get, get_for_update, multi_get, count, up, down, put, lock, claim, remove, remove_range] =
+            <[Statement; 11]>::try_from(prepared).unwrap_or_else(|_| unreachable!("as many as texts"));
         Ok(Connection {
             client,
             dialect,
@@ -142,6 +148,7 @@ impl Connection {
             up,
             down,
             put,
+            lock,
             claim,
             remove,
             remove_range,
@@ -165,7 +172,7 @@ impl Connection {
 }
 
 /// The texts of the statements, and the types of their parameters.
-fn statements(table: &str) -> [(String, Vec<Type>); 10] {
+fn statements(table: &str) -> [(String, Vec<Type>); 11] {
     let (key, keys, number) = (Type::BYTEA, Type::BYTEA_ARRAY, Type::INT8);
     let range = "k >= $1 AND k < $2";
     // The first entries of a range up to a number of entries, then those of them that begin before a number
@@ -193,6 +200,7 @@ fn statements(table: &str) -> [(String, Vec<Type>); 10] {
             ),
             vec![keys.clone(), keys.clone()],
         ),
+        (format!("SELECT 1 FROM {table} WHERE k = ANY($1) FOR UPDATE"), vec![keys.clone()]),
         (
             format!("INSERT INTO {table} (k, v) SELECT unnest($1), '' ON CONFLICT (k) DO NOTHING"),
             vec![keys.clone()],

@@ -2,7 +2,7 @@
 //!
 //! `BEGIN` goes out with the first read, without a round trip of its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -41,8 +41,8 @@ pub struct PostgresView {
     /// Changes under `turn`.
     said: AtomicU8,
     turn: tokio::sync::Mutex<()>,
-    /// Keys read for update that are not there.
-    pub(super) missing: Vec<Bytes>,
+    /// Keys read for update, and whether they are there.
+    pub(super) for_update: BTreeMap<Bytes, bool>,
     /// A statement has failed with [`Error::Conflict`].
     has_conflict: AtomicBool,
 }
@@ -55,7 +55,14 @@ impl PostgresView {
             (false, Isolation::Serializable) => "BEGIN ISOLATION LEVEL SERIALIZABLE",
         };
         let (said, turn) = (AtomicU8::new(NOTHING), tokio::sync::Mutex::new(()));
-        PostgresView { lease, begin, said, turn, missing: Vec::new(), has_conflict: AtomicBool::new(false) }
+        PostgresView {
+            lease,
+            begin,
+            said,
+            turn,
+            for_update: BTreeMap::new(),
+            has_conflict: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn connection(&self) -> &Connection {
@@ -224,9 +231,7 @@ impl View for PostgresView {
     async fn get_for_update(&mut self, key: &[u8]) -> Result<Option<Bytes>> {
         let connection = self.connection();
         let value = self.run(connection.value(&connection.get_for_update, &key)).await?;
-        if value.is_none() {
-            self.missing.push(Bytes::copy_from_slice(key));
-        }
+        self.for_update.insert(Bytes::copy_from_slice(key), value.is_some());
         Ok(value)
     }
 
