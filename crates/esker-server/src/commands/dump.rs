@@ -10,6 +10,7 @@
 use crate::base::accesses::Note;
 use crate::base::events::Event;
 use crate::command::spec::Group::Generic;
+use crate::commands::redis_values;
 use crate::resp::Request;
 use crate::resp::fail::{Done, SYNTAX};
 use crate::resp::numbers::int;
@@ -23,7 +24,7 @@ use std::ops::ControlFlow;
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("dump", 2, READ, FIRST, Generic, "key", "Returns a key as bytes for RESTORE.", dump),
-    command("restore", -4, WRITE | DENY_OOM | DANGEROUS, FIRST, Generic, "key milliseconds bytes [replace] [absttl] [idletime s] [freq n]", "Creates a key from the bytes returned by DUMP.", restore).each(KeyUse::SET),
+    command("restore", -4, WRITE | DENY_OOM | DANGEROUS, FIRST, Generic, "key milliseconds bytes [replace] [absttl] [idletime s] [freq n]", "Creates a key from the bytes returned by DUMP, also by that of Redis.", restore).each(KeyUse::SET),
 ];
 
 const MAGIC: &[u8; 4] = b"ESK1";
@@ -159,6 +160,44 @@ fn gather_parts(cx: &Cx<'_>, bytes: &[u8]) -> Done {
     Ok(())
 }
 
+/// What a payload holds.
+enum Payload {
+    /// A value of this server.
+    Own(Main, Copied),
+    /// A value of Redis.
+    Redis(esker_rdb::Value),
+}
+
+fn decode_any(cx: &Cx<'_>, bytes: &[u8]) -> Done<Payload> {
+    // A payload of Redis begins with the number of a type, which is smaller.
+    if bytes.first() != MAGIC.first() {
+        return Ok(Payload::Redis(redis_values::decode(cx, bytes, WRONG)?));
+    }
+    gather_parts(cx, bytes)?;
+    let (main, copied) = decode(bytes).ok_or(WRONG)?;
+    Ok(Payload::Own(main, copied))
+}
+
+/// Stores a value at a key that holds nothing. Returns whether anything of it has not expired.
+fn save(cx: &mut Cx<'_>, key: &[u8], payload: Payload, expires: u64) -> Done<bool> {
+    let (main, mut copied) = match payload {
+        Payload::Own(main, copied) => (main, copied),
+        Payload::Redis(value) => return redis_values::save(cx, key, value, expires),
+    };
+    if !drop_expired(&mut copied, cx.expiry_now()) {
+        return Ok(false);
+    }
+    if main.kind == Kind::String {
+        cx.put_main(key, None, Due::key(expires), &main.with_expiry(expires))?;
+        return Ok(true);
+    }
+    Collection::save_copy(cx, key, &main, &copied)?;
+    if let Some(made) = cx.main(key)?.filter(|_| expires != 0) {
+        cx.set_expiry(key, &made, expires)?;
+    }
+    Ok(true)
+}
+
 fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
     let key = &request[1];
     let (mut replaces, mut is_absolute, mut used) = (false, false, None);
@@ -187,8 +226,7 @@ fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
     if old.is_some() && !replaces {
         return Err("BUSYKEY Target key name already exists.".into());
     }
-    gather_parts(cx, &request[3])?;
-    let (main, mut copied) = decode(&request[3]).ok_or(WRONG)?;
+    let payload = decode_any(cx, &request[3])?;
     let expires = match (ttl, is_absolute) {
         (0, _) => 0,
         (ttl, true) => ttl,
@@ -197,15 +235,7 @@ fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
     if let Some(old) = &old {
         cx.remove_key(key, old)?;
     }
-    if (expires == 0 || expires > cx.expiry_now()) && drop_expired(&mut copied, cx.expiry_now()) {
-        if main.kind != Kind::String {
-            Collection::save_copy(cx, key, &main, &copied)?;
-            if let Some(made) = cx.main(key)?.filter(|_| expires != 0) {
-                cx.set_expiry(key, &made, expires)?;
-            }
-        } else {
-            cx.put_main(key, None, Due::key(expires), &main.with_expiry(expires))?;
-        }
+    if (expires == 0 || expires > cx.expiry_now()) && save(cx, key, payload, expires)? {
         used.into_iter().for_each(|note| cx.note_access(key, note));
         cx.event(Event::Generic, "restore", key);
         cx.filled(key);

@@ -26,6 +26,7 @@ mod lua;
 mod operations;
 mod ordered;
 mod pubsub;
+mod redis_values;
 mod replication;
 mod rows;
 mod scan;

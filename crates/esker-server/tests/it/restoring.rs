@@ -222,3 +222,79 @@ fn what_does_not_fit_together_is_refused() {
     reports("its kind is unknown");
     main.delete("bad").unwrap();
 }
+
+/// Keys as `DUMP` of Redis 7.0 returns them, a command that reads each, and its reply.
+const OF_REDIS: &[(&[u8], &str, &str)] = &[
+    (b"\x00\x05hello\x0a\x00cr\xdfve4 \x0a", "GET k", "\"hello\""),
+    (
+        b"\x12\x01\x02\x10\x10\x00\x00\x00\x03\x00\x81a\x02\x82bb\x03\x03\x01\xff\x0a\x00\xcd\xee\xecy\xa7a\xa1\xab",
+        "LRANGE k 0 -1",
+        "*[\"a\", \"bb\", \"3\"]",
+    ),
+    (b"\x02\x02\x01y\x01x\x0a\x00\x0c\xdfk=\xb30\xbc\xf0", "SMISMEMBER k x y z", "*[:1, :1, :0]"),
+    (
+        b"\x11\x15\x15\x00\x00\x00\x04\x00\x81n\x02\xdf\xfe\x02\x81m\x02\x831.5\x04\xff\x0a\x00:\xab&v\xca\xcef`",
+        "ZRANGE k 0 -1 WITHSCORES",
+        "*[\"n\", \"-2\", \"m\", \"1.5\"]",
+    ),
+    (
+        b"\x10\x13\x13\x00\x00\x00\x04\x00\x81f\x02\x81v\x02\x81g\x02\x81w\x02\xff\x0a\x00\xd9\xde\xc5\xc9\x16\x0f\xb25",
+        "HGETALL k",
+        "*[\"f\", \"v\", \"g\", \"w\"]",
+    ),
+    (
+        b"\x13\x01\x10\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x01&&\x00\x00\x00\x0f\x00\x02\x01\
+\x00\x01\x01\x01\x81a\x02\x00\x01\x02\x01\x00\x01\x00\x01\x01\x01\x04\x01\x02\x01\x01\x01\x00\x01\x02\x01\x04\x01\xff\
+\x02\x06\x01\x05\x01\x00\x00\x02\x01\x01g\x05\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\
+\x01\x5c\xc7\x910\xa2\x01\x00\x00\x01\x01\x01c\x5c\xc7\x910\xa2\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x05\x00\
+\x00\x00\x00\x00\x00\x00\x01\x0a\x00\xb5U\x1fa\x9e\xa8B\x18",
+        "XPENDING k g",
+        "*[:1, \"5-1\", \"5-1\", *[*[\"c\", \"1\"]]]",
+    ),
+];
+
+#[test]
+fn payloads_of_redis_are_restored_or_refused() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    let mut random = fastrand::Rng::with_seed(9);
+    let restore = |wire: &mut Wire, payload: &[u8], options: &[&str]| {
+        let words = [&b"RESTORE"[..], b"k", options[0].as_bytes(), payload];
+        let more = options[1..].iter().map(|word| word.as_bytes());
+        format!("{:?}", wire.call(&words.into_iter().chain(more).collect::<Vec<_>>()))
+    };
+    for &(payload, read, value) in OF_REDIS {
+        assert_eq!(restore(&mut wire, payload, &["0", "REPLACE"]), "+OK", "{read}");
+        assert_eq!(wire.say(read), value);
+        assert!(restore(&mut wire, payload, &["0"]).starts_with("-BUSYKEY"));
+        // In a transaction and with an expiry, and from our own format.
+        wire.say("MULTI");
+        restore(&mut wire, payload, &["90000", "REPLACE"]);
+        wire.say("EXEC");
+        assert_eq!((wire.say(read), wire.say("PTTL k").len()), (value.to_owned(), 6));
+        assert_eq!(wire.say("ES.VERIFY"), "*[]", "{read}");
+        assert_eq!(restore(&mut wire, payload, &["1", "REPLACE", "ABSTTL"]), "+OK");
+        assert_eq!(wire.say("EXISTS k"), ":0");
+        let wrong = "-ERR DUMP payload version or checksum are wrong";
+        for at in 0..payload.len() {
+            let mut damaged = payload.to_vec();
+            damaged[at] ^= 0x80;
+            assert_eq!(restore(&mut wire, &damaged, &["0"]), wrong, "{read}: {at}");
+            assert_eq!(restore(&mut wire, &payload[..at], &["0"]), wrong, "{read}: {at}");
+        }
+        // A checksum of 0 is none: the decoder has to notice.
+        let mut unsummed = payload.to_vec();
+        let body = payload.len() - 10;
+        unsummed[body + 2..].fill(0);
+        for _ in 0..300 {
+            let mut damaged = unsummed.clone();
+            damaged[random.usize(..body)] = random.u8(..);
+            let reply = restore(&mut wire, &damaged, &["0", "REPLACE"]);
+            // A first byte of `E` is our own format.
+            let is_refused = reply == "-ERR Bad data format" || reply == wrong;
+            assert!(reply == "+OK" || is_refused, "{read}: {reply}");
+            assert_eq!(wire.say("ES.VERIFY"), "*[]", "{read}: {}", damaged.escape_ascii());
+        }
+        wire.say("DEL k");
+    }
+}

@@ -285,6 +285,25 @@ def snapshots(port):
     assert refused.returncode == 2 and "the input ends" in refused.stderr, refused
 
 
+def dumps(port):
+    """RESTORE takes what DUMP of Redis returns, as RIOT and redis-shake send it."""
+    Redis(port=int(PORT)).flushall()
+    for db in (0, 1, 5):
+        source, target = raw(port, db), raw(int(PORT), db)
+        for key in source.execute_command("KEYS", "*"):
+            payload, at = source.execute_command("DUMP", key), source.execute_command("PEXPIRETIME", key)
+            assert target.execute_command("RESTORE", key, max(at, 0), payload, "ABSTTL") == b"OK", key
+            for n in random.sample(range(len(payload)), min(8, len(payload))):
+                damaged = payload[:n] + bytes([payload[n] ^ 1]) + payload[n + 1:]
+                try:
+                    target.execute_command("RESTORE", key, 0, damaged, "REPLACE")
+                    raise AssertionError(("a damaged payload was taken", key, n))
+                except ResponseError as error:
+                    assert "payload version or checksum" in str(error) or "Bad data" in str(error), error
+    print("restored from dumps:", compare(port, int(PORT)))
+    assert not Redis(port=int(PORT)).execute_command("ES.VERIFY")
+
+
 def until(port):
     """An import by itself ends when it has caught up, or once the source is paused."""
     address = ["--redis", "127.0.0.1:%d" % port, "--server", "127.0.0.1:" + PORT, "--replace"]
@@ -322,6 +341,7 @@ def back():
 try:
     for diskless in ("yes", "no"):
         last = live(diskless)
+    dumps(last)
     snapshots(last)
     until(last)
     back()
