@@ -4,6 +4,8 @@ use esker::canary::{Canary, set};
 use esker_sim::runner::{Sabotage, run_bytes};
 use fastrand::Rng;
 
+use crate::own_process;
+
 /// Number of byte strings within which a fault must show.
 const TRIES: u64 = 300;
 
@@ -38,15 +40,17 @@ found! {
 
 #[test]
 fn random_bytes_agree_with_the_model() {
-    let mut done = esker_world::world::Tally::default();
-    for seed in 0..60 {
-        let mut rng = Rng::with_seed(seed);
-        let bytes: Vec<u8> = (0..rng.usize(0..4096)).map(|_| rng.u8(..)).collect();
-        match run_bytes(&bytes, Sabotage::default()) {
-            Ok(tally) => done.add(&tally),
-            Err(failure) => panic!("{}", esker_sim::report::describe_bytes(&bytes, &failure)),
+    own_process::run(|| {
+        let mut done = esker_world::world::Tally::default();
+        for seed in 0..60 {
+            let mut rng = Rng::with_seed(seed);
+            let bytes: Vec<u8> = (0..rng.usize(0..4096)).map(|_| rng.u8(..)).collect();
+            match run_bytes(&bytes, Sabotage::default()) {
+                Ok(tally) => done.add(&tally),
+                Err(failure) => panic!("{}", esker_sim::report::describe_bytes(&bytes, &failure)),
+            }
         }
-    }
-    // Check that the runs cover something.
-    assert!(done.commits > 1_000 && done.power_losses > 30 && done.kills > 30, "{done:?}");
+        // Check that the runs cover something.
+        assert!(done.commits > 1_000 && done.power_losses > 30 && done.kills > 30, "{done:?}");
+    });
 }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use esker_fuzz_targets::TARGETS;
 
+use crate::own_process;
+
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
 }
@@ -43,12 +45,14 @@ impl Drop for Report<'_> {
 
 #[test]
 fn every_input_of_the_corpus_still_passes() {
-    for target in TARGETS {
-        for (path, bytes) in inputs(&corpus().join(target.name)) {
-            let _report = Report(target.name, &path);
-            (target.run)(&bytes);
+    own_process::run(|| {
+        for target in TARGETS {
+            for (path, bytes) in inputs(&corpus().join(target.name)) {
+                let _report = Report(target.name, &path);
+                (target.run)(&bytes);
+            }
         }
-    }
+    });
 }
 
 #[test]

@@ -5,3 +5,5 @@ mod corpus;
 mod decoders;
 #[path = "../../../esker/tests/common/memory.rs"]
 mod memory;
+#[path = "../../../esker-sim/tests/it/own_process.rs"]
+mod own_process;
