@@ -10,7 +10,7 @@ use crate::input::Input;
 use crate::value::{self, Value};
 
 /// Opcode of a library.
-const LIBRARY: u8 = 245;
+pub(crate) const LIBRARY: u8 = 245;
 
 /// Verifies the version and the checksum at the end. Returns the bytes before them.
 fn body(bytes: &[u8]) -> Result<&[u8]> {
@@ -27,13 +27,15 @@ fn body(bytes: &[u8]) -> Result<&[u8]> {
     }
 }
 
-/// Returns the value that `DUMP` of Redis or Valkey has dumped.
+/// Returns the value that `DUMP` of Redis or Valkey has dumped. `memory_max`: about how many bytes of memory
+/// it may take, each piece with 64 beside its content. Few bytes can stand for thousands of times their
+/// number.
 ///
 /// # Errors
 /// Any [`Error`].
-pub fn value_of_dump(bytes: &[u8]) -> Result<Value> {
+pub fn value_of_dump(bytes: &[u8], memory_max: u64) -> Result<Value> {
     let body = body(bytes)?;
-    let mut input = Input::new(body);
+    let mut input = Input::new(body, memory_max);
     let number = input.byte()?;
     let value = value::read(&mut input, number)?;
     if input.offset() < body.len() as u64 {
@@ -42,13 +44,14 @@ pub fn value_of_dump(bytes: &[u8]) -> Result<Value> {
     Ok(value)
 }
 
-/// Returns the sources of the libraries that `FUNCTION DUMP` of Redis or Valkey has dumped.
+/// Returns the sources of the libraries that `FUNCTION DUMP` of Redis or Valkey has dumped. `memory_max`: as
+/// of [`value_of_dump`].
 ///
 /// # Errors
 /// Any [`Error`].
-pub fn libraries_of_dump(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+pub fn libraries_of_dump(bytes: &[u8], memory_max: u64) -> Result<Vec<Vec<u8>>> {
     let body = body(bytes)?;
-    let mut input = Input::new(body);
+    let mut input = Input::new(body, memory_max);
     let mut libraries = Vec::new();
     while input.offset() < body.len() as u64 {
         if input.byte()? != LIBRARY {

@@ -42,6 +42,11 @@ pub enum Error {
         /// Bytes before the checksum.
         offset: u64,
     },
+    /// The value takes more memory than allowed.
+    TooLarge {
+        /// Bytes before the place.
+        offset: u64,
+    },
     /// An error in the value of a key.
     Key {
         /// The key.
@@ -69,6 +74,9 @@ impl fmt::Display for Error {
                 write!(f, "at offset {offset}: values of type {number} are not supported")
             }
             Error::Checksum { offset } => write!(f, "the checksum at offset {offset} is wrong: damaged"),
+            Error::TooLarge { offset } => {
+                write!(f, "at offset {offset}: the value takes more memory than allowed")
+            }
             Error::Key { key, source } => {
                 write!(f, "key '{}': {source}", key.escape_ascii())
             }

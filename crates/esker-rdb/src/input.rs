@@ -8,6 +8,7 @@
 
 use std::io::{self, Read};
 
+use crate::budget::Budget;
 use crate::checksum;
 use crate::error::{Error, Result};
 use crate::lzf;
@@ -21,6 +22,7 @@ pub(crate) struct Input<R> {
     inner: R,
     offset: u64,
     sum: u64,
+    budget: Budget,
 }
 
 /// A length, or the encoding of a string.
@@ -30,8 +32,9 @@ enum Length {
 }
 
 impl<R: Read> Input<R> {
-    pub(crate) fn new(inner: R) -> Self {
-        Input { inner, offset: 0, sum: 0 }
+    /// `memory_max`: bytes that decoded strings and elements may take together.
+    pub(crate) fn new(inner: R, memory_max: u64) -> Self {
+        Input { inner, offset: 0, sum: 0, budget: Budget::new(memory_max) }
     }
 
     /// Returns the number of bytes read.
@@ -44,8 +47,21 @@ impl<R: Read> Input<R> {
         self.sum
     }
 
+    /// The error for what could not be decoded.
     pub(crate) fn damaged(&self, problem: &'static str) -> Error {
-        Error::Damaged { offset: self.offset, problem }
+        match self.budget.is_exceeded() {
+            true => Error::TooLarge { offset: self.offset },
+            false => Error::Damaged { offset: self.offset, problem },
+        }
+    }
+
+    pub(crate) fn budget(&mut self) -> &mut Budget {
+        &mut self.budget
+    }
+
+    /// Accounts for a piece of this size.
+    pub(crate) fn spend(&mut self, bytes: u64) -> Result<()> {
+        self.budget.spend(bytes).ok_or(Error::TooLarge { offset: self.offset })
     }
 
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
@@ -96,18 +112,24 @@ impl<R: Read> Input<R> {
 
     pub(crate) fn string(&mut self) -> Result<Vec<u8>> {
         let number = match self.length_or_encoding()? {
-            Length::Plain(len) => return self.bytes(len),
+            Length::Plain(len) => {
+                let bytes = self.bytes(len)?;
+                self.spend(len)?;
+                return Ok(bytes);
+            }
             Length::Encoded(0) => i32::from(i8::from_le_bytes(self.array()?)),
             Length::Encoded(1) => i32::from(i16::from_le_bytes(self.array()?)),
             Length::Encoded(2) => i32::from_le_bytes(self.array()?),
             Length::Encoded(3) => {
                 let (packed, len) = (self.length()?, self.length()?);
                 let packed = self.bytes(packed)?;
+                self.spend(len)?;
                 let len = usize::try_from(len).map_err(|_| self.damaged("a length is too large"))?;
                 return lzf::decompress(&packed, len).ok_or_else(|| self.damaged("packed bytes are damaged"));
             }
             Length::Encoded(_) => return Err(self.damaged("an unknown encoding of a string")),
         };
+        self.spend(0)?;
         Ok(number.to_string().into_bytes())
     }
 

@@ -2,7 +2,9 @@
 //!
 //! Numbers come out in decimal, as Redis shows them.
 
-/// Elements, in order; `None` if the bytes are damaged.
+use crate::budget::Budget;
+
+/// Elements, in order; `None` if the bytes are damaged or the elements exceed the budget.
 type Elements = Option<Vec<Vec<u8>>>;
 
 /// Takes bytes from the front.
@@ -43,7 +45,7 @@ fn decimal(number: i64) -> Vec<u8> {
     number.to_string().into_bytes()
 }
 
-pub(crate) fn listpack(bytes: &[u8]) -> Elements {
+pub(crate) fn listpack(bytes: &[u8], budget: &mut Budget) -> Elements {
     let mut rest = Bytes(bytes);
     (rest.u32()? == bytes.len()).then_some(())?;
     let stated = u16::from_le_bytes(rest.array()?);
@@ -82,13 +84,14 @@ pub(crate) fn listpack(bytes: &[u8]) -> Elements {
             2_097_151..=268_435_454 => 4,
             _ => 5,
         })?;
+        budget.spend(element.len() as u64)?;
         elements.push(element);
     }
     let is_complete = rest.0.is_empty() && (stated == u16::MAX || usize::from(stated) == elements.len());
     is_complete.then_some(elements)
 }
 
-pub(crate) fn ziplist(bytes: &[u8]) -> Elements {
+pub(crate) fn ziplist(bytes: &[u8], budget: &mut Budget) -> Elements {
     let mut rest = Bytes(bytes);
     (rest.u32()? == bytes.len()).then_some(())?;
     let _offset_of_last = rest.u32()?;
@@ -102,7 +105,7 @@ pub(crate) fn ziplist(bytes: &[u8]) -> Elements {
         }
         let first = rest.byte()?;
         let low = usize::from(first & 63);
-        elements.push(match first {
+        let element = match first {
             0..=0x3f => rest.text(low)?,
             0x40..=0x7f => {
                 let len = low << 8 | usize::from(rest.byte()?);
@@ -119,14 +122,16 @@ pub(crate) fn ziplist(bytes: &[u8]) -> Elements {
             0xfe => rest.number::<1>()?,
             0xf1..=0xfd => decimal(i64::from(first & 15) - 1),
             _ => return None,
-        });
+        };
+        budget.spend(element.len() as u64)?;
+        elements.push(element);
     }
     let is_complete = rest.0.is_empty() && (stated == u16::MAX || usize::from(stated) == elements.len());
     is_complete.then_some(elements)
 }
 
 /// Fields and values in turn, of hashes before version 2.6.
-pub(crate) fn zipmap(bytes: &[u8]) -> Elements {
+pub(crate) fn zipmap(bytes: &[u8], budget: &mut Budget) -> Elements {
     let mut rest = Bytes(bytes);
     let _number_of_pairs = rest.byte()?;
     let mut elements = Vec::new();
@@ -138,22 +143,27 @@ pub(crate) fn zipmap(bytes: &[u8]) -> Elements {
         };
         let is_value = elements.len() % 2 == 1;
         let unused = if is_value { usize::from(rest.byte()?) } else { 0 };
-        elements.push(rest.text(len)?);
+        let element = rest.text(len)?;
+        budget.spend(len as u64)?;
+        elements.push(element);
         rest.take(unused)?;
     }
     (rest.0.is_empty() && elements.len() % 2 == 0).then_some(elements)
 }
 
-pub(crate) fn intset(bytes: &[u8]) -> Elements {
+pub(crate) fn intset(bytes: &[u8], budget: &mut Budget) -> Elements {
     let mut rest = Bytes(bytes);
     let (width, len) = (rest.u32()?, rest.u32()?);
     (len.checked_mul(width)? == rest.0.len()).then_some(())?;
     (0..len)
-        .map(|_| match width {
-            2 => rest.number::<2>(),
-            4 => rest.number::<4>(),
-            8 => rest.number::<8>(),
-            _ => None,
+        .map(|_| {
+            budget.spend(width as u64)?;
+            match width {
+                2 => rest.number::<2>(),
+                4 => rest.number::<4>(),
+                8 => rest.number::<8>(),
+                _ => None,
+            }
         })
         .collect()
 }
@@ -161,6 +171,10 @@ pub(crate) fn intset(bytes: &[u8]) -> Elements {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn all() -> Budget {
+        Budget::new(u64::MAX)
+    }
 
     fn shown(elements: Elements) -> Option<Vec<String>> {
         Some(elements?.iter().map(|e| String::from_utf8_lossy(e).into_owned()).collect())
@@ -176,9 +190,9 @@ mod tests {
         pack.extend_from_slice(&[7, 0]);
         pack.extend_from_slice(body);
         let wanted = ["5", "hi", "-1", "-32768", "65536", "-2147483648", "9223372036854775807"];
-        assert_eq!(shown(listpack(&pack)).unwrap(), wanted);
+        assert_eq!(shown(listpack(&pack, &mut all())).unwrap(), wanted);
         for cut in 0..pack.len() {
-            assert_eq!(listpack(&pack[..cut]), None, "{cut}");
+            assert_eq!(listpack(&pack[..cut], &mut all()), None, "{cut}");
         }
         let list: &[u8] = &[
             27, 0, 0, 0, 24, 0, 0, 0, 5, 0, 0, 1, b'a', 3, 0xf3, 2, 0xfe, 0x80, 3, 0xc0, 0, 1, 4, 0xf0, 0, 0,
@@ -186,11 +200,11 @@ mod tests {
         ];
         let mut list = list.to_vec();
         list[0] = list.len() as u8;
-        assert_eq!(shown(ziplist(&list)).unwrap(), ["a", "2", "-128", "256", "65536"]);
+        assert_eq!(shown(ziplist(&list, &mut all())).unwrap(), ["a", "2", "-128", "256", "65536"]);
         let map = [1, 1, b'k', 1, 2, b'v', 0, 0, 0xff];
-        assert_eq!(shown(zipmap(&map)).unwrap(), ["k", "v"]);
+        assert_eq!(shown(zipmap(&map, &mut all())).unwrap(), ["k", "v"]);
         let set = [2, 0, 0, 0, 2, 0, 0, 0, 0xff, 0xff, 1, 0];
-        assert_eq!(shown(intset(&set)).unwrap(), ["-1", "1"]);
-        assert_eq!(intset(&set[..11]), None);
+        assert_eq!(shown(intset(&set, &mut all())).unwrap(), ["-1", "1"]);
+        assert_eq!(intset(&set[..11], &mut all()), None);
     }
 }

@@ -66,7 +66,7 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// [`Error::Damaged`] if it is none, [`Error::Version`] if its version is not known.
     pub fn new(input: R) -> Result<Self> {
-        let mut input = Input::new(input);
+        let mut input = Input::new(input, u64::MAX);
         let head = input.array::<9>()?;
         let version = head.strip_prefix(b"REDIS").filter(|version| version.iter().all(u8::is_ascii_digit));
         let Some(version) = version else {

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
+use crate::budget::Budget;
 use crate::error::Result;
 use crate::input::Input;
 use crate::packed;
@@ -67,10 +68,14 @@ pub struct Group {
 }
 
 /// A consumer of a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Consumer {
     /// Its name.
     pub name: Vec<u8>,
+    /// When it last asked for entries, in Unix milliseconds.
+    pub seen_ms: u64,
+    /// When it last received entries, if that is known; 0: never.
+    pub active_ms: Option<u64>,
     /// Entries delivered to it and not acknowledged.
     pub pending: Vec<Pending>,
 }
@@ -88,7 +93,7 @@ pub struct Pending {
 
 /// Flags of an entry in a listpack.
 const DELETED: i64 = 1;
-const SAME_FIELDS: i64 = 2;
+pub(crate) const SAME_FIELDS: i64 = 2;
 
 pub(crate) fn read<R: Read>(input: &mut Input<R>, number: u8) -> Result<Stream> {
     let mut stream = Stream::default();
@@ -96,8 +101,9 @@ pub(crate) fn read<R: Read>(input: &mut Input<R>, number: u8) -> Result<Stream> 
         let first = input.string()?;
         let first = first.try_into().map_err(|_| input.damaged("the id of a listpack is damaged"))?;
         let elements = input.string()?;
-        let is_read =
-            packed::listpack(&elements).and_then(|all| entries(raw_id(first), &all, &mut stream.entries));
+        let budget = input.budget();
+        let is_read = packed::listpack(&elements, budget)
+            .and_then(|all| entries(raw_id(first), &all, budget, &mut stream.entries));
         is_read.ok_or_else(|| input.damaged("the entries of a stream are damaged"))?;
     }
     let len = input.length()?;
@@ -135,22 +141,25 @@ fn group<R: Read>(input: &mut Input<R>, has_count: bool, has_active_time: bool) 
     for _ in 0..input.length()? {
         let id = raw_id(input.array()?);
         let (delivered_ms, count) = (input.u64()?, input.length()?);
+        input.spend(0)?;
         pending.insert(id, Pending { id, delivered_ms, count });
     }
     let mut consumers = Vec::new();
     for _ in 0..input.length()? {
         let name = input.string()?;
-        let _seen = input.u64()?;
-        if has_active_time {
-            input.u64()?;
-        }
+        let seen_ms = input.u64()?;
+        // -1 stands for never.
+        let active_ms = match has_active_time {
+            true => Some(input.u64()?).map(|at| if at == u64::MAX { 0 } else { at }),
+            false => None,
+        };
         let mut own = Vec::new();
         for _ in 0..input.length()? {
             let id = raw_id(input.array()?);
             let found = pending.remove(&id);
             own.push(found.ok_or_else(|| input.damaged("a consumer has an entry that is not pending"))?);
         }
-        consumers.push(Consumer { name, pending: own });
+        consumers.push(Consumer { name, seen_ms, active_ms, pending: own });
     }
     if !pending.is_empty() {
         return Err(input.damaged("a pending entry has no consumer"));
@@ -159,7 +168,11 @@ fn group<R: Read>(input: &mut Input<R>, has_count: bool, has_active_time: bool) 
 }
 
 /// Appends the entries of a listpack that are not deleted.
-fn entries(first: StreamId, elements: &[Vec<u8>], into: &mut Vec<Entry>) -> Option<()> {
+fn entries(first: StreamId, elements: &[Vec<u8>], budget: &mut Budget, into: &mut Vec<Entry>) -> Option<()> {
+    let mut copy = |element: &Vec<u8>| {
+        budget.spend(element.len() as u64)?;
+        Some(element.clone())
+    };
     let mut rest = elements.iter();
     let mut number = || -> Option<i64> { std::str::from_utf8(rest.next()?).ok()?.parse().ok() };
     let (valid, deleted, fields) = (number()?, number()?, number()?);
@@ -171,12 +184,12 @@ fn entries(first: StreamId, elements: &[Vec<u8>], into: &mut Vec<Entry>) -> Opti
         let mut fields = Vec::new();
         if flags & SAME_FIELDS != 0 {
             for name in &master {
-                fields.extend([(*name).clone(), rest.next()?.clone()]);
+                fields.extend([copy(name)?, copy(rest.next()?)?]);
             }
         } else {
-            let pairs = usize::try_from(number()?).ok()?;
-            fields.extend(rest.by_ref().take(pairs.checked_mul(2)?).cloned());
-            (fields.len() == 2 * pairs).then_some(())?;
+            for _ in 0..number()?.checked_mul(2)? {
+                fields.push(copy(rest.next()?)?);
+            }
         }
         let _number_of_elements = rest.next()?;
         if flags & DELETED == 0 {

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::hash;
 use crate::input::Input;
@@ -70,10 +71,10 @@ pub(crate) fn read<R: Read>(input: &mut Input<R>, number: u8) -> Result<Value> {
 /// Reads a string that holds a collection.
 pub(crate) fn pack<R: Read>(
     input: &mut Input<R>,
-    unpack: impl FnOnce(&[u8]) -> Option<Vec<Vec<u8>>>,
+    unpack: impl FnOnce(&[u8], &mut Budget) -> Option<Vec<Vec<u8>>>,
 ) -> Result<Vec<Vec<u8>>> {
     let bytes = input.string()?;
-    unpack(&bytes).ok_or_else(|| input.damaged("a packed collection is damaged"))
+    unpack(&bytes, input.budget()).ok_or_else(|| input.damaged("a packed collection is damaged"))
 }
 
 /// Reads a number, and that number of groups of `each` strings.

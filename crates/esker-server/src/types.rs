@@ -30,8 +30,7 @@ mod subkey;
 mod sweeper;
 pub mod verify;
 
-pub use self::check::{check_copied_deadlines, check_copy};
-pub use self::collection::{Collection, Copied};
+pub use self::collection::Collection;
 pub use self::deadlines::{absent_from, expire_some_fields, is_absent};
 pub use self::list::{End, List};
 pub use self::sorted_set::{Scored, SortedSet, ZSpan};

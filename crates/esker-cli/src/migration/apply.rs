@@ -116,7 +116,7 @@ fn undecodable(words: &Words, error: &esker_rdb::Error) -> Failure {
 
 /// Replaces a key by a value in the source's format.
 fn restore(words: &Words, target: &mut Target) -> Result<()> {
-    let value = esker_rdb::value_of_dump(&words[3]).map_err(|e| undecodable(words, &e))?;
+    let value = esker_rdb::value_of_dump(&words[3], u64::MAX).map_err(|e| undecodable(words, &e))?;
     let ttl: u64 = std::str::from_utf8(&words[2]).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let is_absolute = words[4..].iter().any(|word| word.eq_ignore_ascii_case(b"absttl"));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
@@ -127,7 +127,7 @@ fn restore(words: &Words, target: &mut Target) -> Result<()> {
 }
 
 fn restore_libraries(words: &Words, target: &mut Target) -> Result<()> {
-    let libraries = esker_rdb::libraries_of_dump(&words[2]).map_err(|e| undecodable(words, &e))?;
+    let libraries = esker_rdb::libraries_of_dump(&words[2], u64::MAX).map_err(|e| undecodable(words, &e))?;
     let policy = words.get(3).map(|word| word.to_ascii_lowercase()).unwrap_or_default();
     if policy == b"flush" {
         target.push(&["FUNCTION", "FLUSH"])?;

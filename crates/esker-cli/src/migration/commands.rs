@@ -189,7 +189,7 @@ mod tests {
     fn a_deleted_entry_stays_pending() {
         let id = |ms| StreamId { ms, seq: 1 };
         let pending = Pending { id: id(2), delivered_ms: 7, count: 3 };
-        let consumer = Consumer { name: b"c".to_vec(), pending: vec![pending] };
+        let consumer = Consumer { name: b"c".to_vec(), pending: vec![pending], ..Consumer::default() };
         let group = Group { name: b"g".to_vec(), last_id: id(3), read: Some(2), consumers: vec![consumer] };
         let entries = vec![Entry { id: id(3), fields: vec![b"f".to_vec(), b"v".to_vec()] }];
         let stream = Stream { entries, last_id: id(9), max_deleted_id: id(2), added: 4, groups: vec![group] };

@@ -226,7 +226,7 @@ fn group(reply: Reply) -> Result<Group> {
 }
 
 fn consumer(reply: Reply) -> Result<Consumer> {
-    let mut consumer = Consumer { name: Vec::new(), pending: Vec::new() };
+    let mut consumer = Consumer::default();
     for (name, value) in pairs(reply)? {
         match name.as_slice() {
             b"name" => consumer.name = bytes(value)?,

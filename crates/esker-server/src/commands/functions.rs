@@ -9,6 +9,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use esker_rdb::{Dump, libraries_of_dump};
+
+use super::restore::refused;
 use crate::base::glob;
 use crate::lua::library::{self, Registered};
 use crate::lua::machine::Machine;
@@ -23,9 +26,6 @@ use crate::store::{Order, Space, Span};
 
 /// Maximum bytes of the sources of all libraries. The interpreter keeps them in compiled form.
 const SOURCES_MAX: usize = 8 << 20;
-/// First bytes of a dump.
-const MAGIC: &[u8; 4] = b"ESF1";
-const WRONG_DUMP: &str = "ERR DUMP payload version or checksum are wrong";
 
 fn described(registered: &[Registered], source: &[u8]) -> Vec<Function> {
     let names_exchange = names_exchange(source);
@@ -325,31 +325,12 @@ fn stats(cx: &mut Cx<'_>) -> Done {
     Ok(())
 }
 
-/// Writes all libraries: `ESF1`, each source with its length (4), and the checksum of all before (8).
+/// Writes all libraries, as Redis does.
 fn dump(cx: &mut Cx<'_>) -> Done {
-    let mut bytes = MAGIC.to_vec();
-    for library in &current(cx)?.all {
-        bytes.extend_from_slice(&(library.source.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&library.source);
-    }
-    let sum = super::dump::checksum(cx, &bytes)?;
-    bytes.extend_from_slice(&sum.to_le_bytes());
-    cx.out.bulk(&bytes);
+    let libraries = current(cx)?;
+    let dump = Dump::libraries(libraries.all.iter().map(|library| library.source.as_slice()));
+    cx.out.bulk(&dump.finish());
     Ok(())
-}
-
-/// Reads the sources of a dump.
-fn dumped<'b>(cx: &Cx<'_>, bytes: &'b [u8]) -> Done<Vec<&'b [u8]>> {
-    let (body, sum) = bytes.split_last_chunk::<8>().ok_or(WRONG_DUMP)?;
-    let mut rest = body.strip_prefix(MAGIC).ok_or(WRONG_DUMP)?;
-    if super::dump::checksum(cx, body)? != u64::from_le_bytes(*sum) {
-        return Err(WRONG_DUMP.into());
-    }
-    let mut sources = Vec::new();
-    while !rest.is_empty() {
-        sources.push(super::dump::take(&mut rest).ok_or(WRONG_DUMP)?);
-    }
-    Ok(sources)
 }
 
 fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -364,14 +345,15 @@ fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
     let old = current(cx)?;
     let mut all = if flushes { Vec::new() } else { old.all.clone() };
     let mut new: Vec<Library> = Vec::new();
-    for source in dumped(cx, &request[2])? {
-        let (name, functions) = examine(cx, source)?;
+    let sources = libraries_of_dump(&request[2], cx.gather_left());
+    for source in sources.map_err(|error| refused(cx, &error, &request[2]))? {
+        let (name, functions) = examine(cx, &source)?;
         let is_known = all.iter().chain(&new).any(|library| library.name == name);
         if is_known && !replaces {
             return Err(Fail::text(format!("ERR Library {name} already exists")));
         }
         all.retain(|library| library.name != name);
-        new.push(Library { name, source: source.to_vec(), functions });
+        new.push(Library { name, source, functions });
     }
     all.extend(new.iter().cloned());
     check_together(&all)?;

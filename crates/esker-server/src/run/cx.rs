@@ -210,14 +210,25 @@ impl Cx<'_> {
     /// Fails if the command keeps too much, or if the script that runs the command must end.
     pub fn gather(&self, bytes: usize) -> Done {
         let gathered = self.effects.progress.gather(bytes);
-        let limit = self.server.commands.memory.gathered.load(Ordering::Relaxed);
-        if gathered > limit {
-            let limit = shown(limit);
-            return Err(Fail::text(format!(
-                "ERR the command would use more than {limit} of memory: split it into parts"
-            )));
+        if gathered > self.gathered_max() {
+            return Err(self.gathered_too_much());
         }
         self.step(bytes)
+    }
+
+    fn gathered_max(&self) -> usize {
+        self.server.commands.memory.gathered.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of bytes that the command may still keep (command_memory.1).
+    pub fn gather_left(&self) -> u64 {
+        self.gathered_max().saturating_sub(self.effects.progress.gathered()) as u64
+    }
+
+    /// The error of a command that would keep too much.
+    pub fn gathered_too_much(&self) -> Fail {
+        let limit = shown(self.gathered_max());
+        Fail::text(format!("ERR the command would use more than {limit} of memory: split it into parts"))
     }
 
     /// Accounts for a step of work on this number of bytes.

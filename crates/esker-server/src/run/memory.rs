@@ -66,6 +66,11 @@ impl Progress {
         self.gathered.get()
     }
 
+    /// Returns the bytes that the command keeps.
+    pub fn gathered(&self) -> usize {
+        self.gathered.get()
+    }
+
     /// Adds a step of work on this number of bytes. Returns whether the time of a script must be checked.
     #[inline]
     pub fn step(&self, bytes: usize) -> bool {

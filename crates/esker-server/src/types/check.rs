@@ -1,11 +1,9 @@
-//! Checks that a key holds what this server could have written. `RESTORE` checks a payload, `ES.VERIFY` all
-//! keys.
+//! Checks that a key holds what this server could have written, for `ES.VERIFY`.
 //!
 //! Every command can read and change what passes, without an overflow, a panic or an endless walk.
 
 use std::collections::BTreeMap;
 
-use super::collection::Copied;
 use super::deadlines::check_deadlines;
 use super::small;
 use super::stream::groups::{BY_CONSUMER, CONSUMER, CONSUMER_COUNT_AT, GROUP, GROUP_COUNT_AT, PENDING};
@@ -26,33 +24,6 @@ const COUNT_MAX: u64 = 3 << 62;
 
 fn ensure(is_so: bool, problem: Problem) -> Result<(), Problem> {
     if is_so { Ok(()) } else { Err(problem) }
-}
-
-/// Checks a copy of a key. A small collection has its parts in the main record and also in `parts`.
-///
-/// # Errors
-/// What is wrong.
-pub fn check_copy(main: &Main, parts: &Parts) -> Result<(), Problem> {
-    ensure(matches!(main.deadlines(), Ok(None)), "a copy names deadlines elsewhere")?;
-    let Some(bytes) = main.small() else { return check(main, parts, &[]) };
-    ensure(
-        small::decode(bytes).as_deref() == Some(parts),
-        "the parts are not those of the small collection",
-    )?;
-    check(main, &[], &[])
-}
-
-/// Checks the deadlines of fields of a copy: fields and Unix milliseconds, sorted by field.
-///
-/// # Errors
-/// What is wrong.
-pub fn check_copied_deadlines(main: &Main, copied: &Copied) -> Result<(), Problem> {
-    let Copied { parts, deadlines } = copied;
-    ensure(main.kind == Kind::Hash || deadlines.is_empty(), "only fields of hashes have deadlines")?;
-    ensure(deadlines.is_sorted_by(|a, b| a.0 < b.0), "deadlines are not in the order of fields")?;
-    let is_valid =
-        |(field, at): &(Vec<u8>, u64)| *at != 0 && parts.binary_search_by(|part| part.0.cmp(field)).is_ok();
-    ensure(deadlines.iter().all(is_valid), "a field that does not exist has a deadline")
 }
 
 /// Checks a main record, the parts of its collection that are separate records, and the records of the

@@ -324,24 +324,6 @@ impl Collection {
         copy.save(cx)
     }
 
-    /// Encodes the main record as that of a hash without deadlines, expired fields and expiry.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub fn plain_record(&self, cx: &Cx<'_>) -> Done<Vec<u8>> {
-        let mut small = self.small.as_ref().map(|_| Vec::new());
-        if let Some(small) = &mut small {
-            self.range(cx, Span::ALL, Order::Up, &mut |sub, value| {
-                small::append(small, sub, value);
-                ControlFlow::Continue(())
-            })?;
-        }
-        let shape = Shape { len: self.count_fields(cx)?, deadlines: None, ..self.shape };
-        let mut bytes = Vec::new();
-        encode_collection(&mut bytes, self.kind, 0, &shape, small.as_deref());
-        Ok(bytes)
-    }
-
     /// What a copy needs beside the main record (command_memory.1).
     ///
     /// # Errors

@@ -89,12 +89,6 @@ pub(super) fn put(bytes: &mut Vec<u8>, sub: &[u8], value: &[u8]) -> bool {
     true
 }
 
-/// Appends a sub-key behind all others.
-pub(super) fn append(bytes: &mut Vec<u8>, sub: &[u8], value: &[u8]) {
-    put_piece(bytes, sub);
-    put_piece(bytes, value);
-}
-
 /// Removes a sub-key.
 pub(super) fn remove(bytes: &mut Vec<u8>, sub: &[u8]) {
     let found = parts(bytes).find(|part| part.sub == sub).map(|part| part.at);

@@ -85,6 +85,9 @@ impl ZSpan {
     }
 }
 
+/// Is passed members with their scores.
+pub type TryVisitScored<'v> = dyn FnMut(&[u8], f64) -> Done<ControlFlow<()>> + 'v;
+
 impl SortedSet {
     /// See [`Collection::open`].
     ///
@@ -108,6 +111,11 @@ impl SortedSet {
     /// See there.
     pub fn new(cx: &mut Cx<'_>, key: &[u8]) -> Done<Self> {
         Collection::new(cx, key, Kind::SortedSet).map(SortedSet)
+    }
+
+    /// The sorted set of an open collection.
+    pub fn of(collection: Collection) -> Self {
+        SortedSet(collection)
     }
 
     /// The members of a sorted set, or of a set, whose members count with score 1.
@@ -196,14 +204,22 @@ impl SortedSet {
         order: Order,
         visit: &mut dyn FnMut(&[u8], f64) -> ControlFlow<()>,
     ) -> Done {
+        self.try_walk(cx, span, order, &mut |member, score| Ok(visit(member, score)))
+    }
+
+    /// Same as `walk`, but `visit` may fail.
+    ///
+    /// # Errors
+    /// The store's; those of `visit`.
+    pub fn try_walk(&self, cx: &Cx<'_>, span: &ZSpan, order: Order, visit: &mut TryVisitScored<'_>) -> Done {
         let span = Span { lower: as_slice(&span.lower), upper: as_slice(&span.upper) };
-        self.0.range(cx, span, order, &mut |sub, value| match sub.split_first() {
+        self.0.try_range(cx, span, order, &mut |sub, value| match sub.split_first() {
             Some((&BY_MEMBER, member)) => visit(member, score_in(value)),
             Some((_, rest)) => match rest.split_first_chunk::<8>() {
                 Some((score, member)) => visit(member, score_of(*score)),
-                None => ControlFlow::Continue(()),
+                None => Ok(ControlFlow::Continue(())),
             },
-            None => ControlFlow::Continue(()),
+            None => Ok(ControlFlow::Continue(())),
         })
     }
 
@@ -219,23 +235,20 @@ impl SortedSet {
         skip: usize,
         count: usize,
     ) -> Done<Vec<Scored>> {
-        let (mut passed, mut found, mut failed) = (0, Vec::new(), None);
+        let (mut passed, mut found) = (0, Vec::new());
         if count == 0 {
             return Ok(found);
         }
-        self.walk(cx, span, order, &mut |member, score| {
+        self.try_walk(cx, span, order, &mut |member, score| {
             if passed < skip {
                 passed += 1;
-                return ControlFlow::Continue(());
+                return Ok(ControlFlow::Continue(()));
             }
-            if let Err(fail) = cx.gather(member.len()) {
-                failed = Some(fail);
-                return ControlFlow::Break(());
-            }
+            cx.gather(member.len())?;
             found.push((member.to_vec(), score));
-            if found.len() < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            Ok(if found.len() < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
-        failed.map_or(Ok(found), Err)
+        Ok(found)
     }
 
     /// Number of members in a range.

@@ -156,6 +156,14 @@ fn own_payloads_are_restored_and_damaged_ones_refused_as_by_redis() {
             let damage = random.usize(..);
             let replies = [&mut ours, &mut theirs].map(|wire| restored(wire, key, damage));
             assert_eq!(replies[0], replies[1], "{key} {n}");
+            // Each server takes the payload of the other.
+            let payloads = [&mut ours, &mut theirs].map(|wire| wire.call(&["DUMP", key]));
+            let [Reply::Bulk(own), Reply::Bulk(other)] = payloads else { continue };
+            for (wire, payload) in [(&mut ours, other), (&mut theirs, own)] {
+                let taken = wire.call(&[&b"RESTORE"[..], b"copy", b"0", &payload, b"REPLACE"]);
+                assert_eq!(taken, Reply::Simple("OK".into()), "{key} {n}: {}", payload.escape_ascii());
+                assert_eq!(read_all(wire, "copy"), read_all(wire, key), "{key} {n}");
+            }
         }
     }
 }

@@ -286,10 +286,21 @@ def snapshots(port):
 
 
 def dumps(port):
-    """RESTORE takes what DUMP of Redis returns, as RIOT and redis-shake send it."""
+    """RESTORE takes what DUMP of Redis returns, and the other way, as RIOT and redis-shake send it."""
     Redis(port=int(PORT)).flushall()
+    restored(port, int(PORT))
+    assert not Redis(port=int(PORT)).execute_command("ES.VERIFY")
+    other, _ = redis_server("--databases", "16")
+    restored(int(PORT), other)
+    libraries = raw(int(PORT), 0).execute_command("FUNCTION", "DUMP")
+    assert raw(other, 0).execute_command("FUNCTION", "RESTORE", libraries) == b"OK"
+    assert Redis(port=other).execute_command("FCALL", "twice", 0, 21) == 42
+
+
+def restored(port, to):
+    """Copies all keys by DUMP and RESTORE. Damaged payloads are refused."""
     for db in (0, 1, 5):
-        source, target = raw(port, db), raw(int(PORT), db)
+        source, target = raw(port, db), raw(to, db)
         for key in source.execute_command("KEYS", "*"):
             payload, at = source.execute_command("DUMP", key), source.execute_command("PEXPIRETIME", key)
             assert target.execute_command("RESTORE", key, max(at, 0), payload, "ABSTTL") == b"OK", key
@@ -300,8 +311,7 @@ def dumps(port):
                     raise AssertionError(("a damaged payload was taken", key, n))
                 except ResponseError as error:
                     assert "payload version or checksum" in str(error) or "Bad data" in str(error), error
-    print("restored from dumps:", compare(port, int(PORT)))
-    assert not Redis(port=int(PORT)).execute_command("ES.VERIFY")
+    print("restored from dumps:", compare(port, to))
 
 
 def until(port):

@@ -1,46 +1,88 @@
-//! Values that `DUMP` of Redis or Valkey has made, for `RESTORE`.
+//! `RESTORE`: a key from the bytes that `DUMP` of this server, of Redis or of Valkey returned.
+//!
+//! Any client can forge a payload: what it states is checked before anything is stored.
 
 use std::collections::BTreeSet;
 
 use esker_rdb::{Error, Field, StreamId as Id, Value, value_of_dump};
 
-use crate::resp::fail::Done;
+use crate::base::accesses::Note;
+use crate::base::events::Event;
+use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX};
+use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::store::record::Due;
 use crate::types::{Collection, End, Group, Kind, List, Pending, SortedSet, Stream, StreamId};
 
 const BAD: &str = "ERR Bad data format";
 
-/// Decodes a payload. `wrong`: the reply if its version or checksum is wrong.
-pub(super) fn decode(cx: &Cx<'_>, payload: &[u8], wrong: &'static str) -> Done<Value> {
-    cx.gather(payload.len())?;
-    let value = value_of_dump(payload).map_err(|error| match error {
-        Error::Checksum { .. } | Error::Version(_) => wrong,
-        _ if payload.len() < 10 => wrong,
-        _ => BAD,
-    })?;
-    // Lengths of elements may be compressed: what they take is counted once it is known.
-    each_piece(&value, &mut |piece| cx.gather(piece.len()))?;
-    Ok(value)
+const WRONG: &str = "ERR DUMP payload version or checksum are wrong";
+
+pub(super) fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let key = &request[1];
+    let (mut replaces, mut is_absolute, mut used) = (false, false, None);
+    let mut at = 4;
+    while at < request.len() {
+        match request[at].to_ascii_lowercase().as_slice() {
+            b"replace" => replaces = true,
+            b"absttl" => is_absolute = true,
+            b"idletime" if at + 1 < request.len() && used.is_none() => {
+                let idle = u64::try_from(int(&request[at + 1])?);
+                used = Some(Note::Idle(idle.map_err(|_| "ERR Invalid IDLETIME value, must be >= 0")?));
+                at += 1;
+            }
+            b"freq" if at + 1 < request.len() && used.is_none() => {
+                let count = u8::try_from(int(&request[at + 1])?);
+                used =
+                    Some(Note::Count(count.map_err(|_| "ERR Invalid FREQ value, must be >= 0 and <= 255")?));
+                at += 1;
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+        at += 1;
+    }
+    let ttl = u64::try_from(int(&request[2])?).map_err(|_| "ERR Invalid TTL value, must be >= 0")?;
+    let old = cx.main(key)?;
+    if old.is_some() && !replaces {
+        return Err("BUSYKEY Target key name already exists.".into());
+    }
+    let value = decode(cx, &request[3])?;
+    let expires = match (ttl, is_absolute) {
+        (0, _) => 0,
+        (ttl, true) => ttl,
+        (ttl, false) => cx.now.saturating_add(ttl),
+    };
+    if let Some(old) = &old {
+        cx.remove_key(key, old)?;
+    }
+    if (expires == 0 || expires > cx.expiry_now()) && save(cx, key, value, expires)? {
+        used.into_iter().for_each(|note| cx.note_access(key, note));
+        cx.event(Event::Generic, "restore", key);
+        cx.filled(key);
+    }
+    cx.out.ok();
+    Ok(())
 }
 
-fn each_piece(value: &Value, note: &mut dyn FnMut(&[u8]) -> Done) -> Done {
-    match value {
-        Value::String(text) => note(text),
-        Value::List(all) | Value::Set(all) => all.iter().try_for_each(|one| note(one)),
-        Value::SortedSet(all) => all.iter().try_for_each(|(member, _)| note(member)),
-        Value::Hash(fields) => {
-            fields.iter().try_for_each(|field| note(&field.name).and_then(|()| note(&field.value)))
-        }
-        Value::Stream(stream) => {
-            stream.entries.iter().flat_map(|entry| &entry.fields).try_for_each(|field| note(field))
-        }
+/// Decodes a payload.
+fn decode(cx: &Cx<'_>, payload: &[u8]) -> Done<Value> {
+    value_of_dump(payload, cx.gather_left()).map_err(|error| refused(cx, &error, payload))
+}
+
+/// The reply to a payload that cannot be decoded.
+pub(super) fn refused(cx: &Cx<'_>, error: &Error, payload: &[u8]) -> Fail {
+    match error {
+        Error::TooLarge { .. } => cx.gathered_too_much(),
+        Error::Checksum { .. } | Error::Version(_) => WRONG.into(),
+        _ if payload.len() < 10 => WRONG.into(),
+        _ => BAD.into(),
     }
 }
 
 /// Stores a value at a key that holds nothing. Returns whether there is something to store: fields of a hash
 /// may have expired.
-pub(super) fn save(cx: &mut Cx<'_>, key: &[u8], value: Value, expires: u64) -> Done<bool> {
+fn save(cx: &mut Cx<'_>, key: &[u8], value: Value, expires: u64) -> Done<bool> {
     match value {
         Value::String(text) => {
             let record = crate::store::record::string_record(&text, expires);
@@ -133,9 +175,10 @@ fn save_stream(cx: &mut Cx<'_>, key: &[u8], source: &esker_rdb::Stream) -> Done 
         let new = Group { last: id(group.last_id), read: group.read, pending: 0 };
         stream.put_group(cx, &group.name, new)?;
         for consumer in unique(&group.consumers, |consumer| &consumer.name)? {
-            let active = consumer.pending.iter().map(|pending| pending.delivered_ms).max();
-            let seen = active.unwrap_or(cx.now);
-            stream.put_consumer(cx, &group.name, &consumer.name, seen, active.unwrap_or(0))?;
+            // Before Redis 7.2 payloads do not say when a consumer was last active.
+            let received = || consumer.pending.iter().map(|pending| pending.delivered_ms).max();
+            let active = consumer.active_ms.or_else(received).unwrap_or(0);
+            stream.put_consumer(cx, &group.name, &consumer.name, consumer.seen_ms, active)?;
             for pending in &consumer.pending {
                 let pending = Pending {
                     id: id(pending.id),
