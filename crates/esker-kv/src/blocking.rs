@@ -1,13 +1,17 @@
 //! A store whose calls are futures, for programs whose calls block.
 //!
 //! The calling thread runs the future itself; the sockets are served by the threads of a runtime. So calls
-//! work from any thread, also from one of another runtime.
+//! work from any thread, also from one of another runtime of several threads.
+//!
+//! blocking.1. A thread of another runtime gives up its place there during the call. If it kept the place, a
+//!     future that yields, or has used up its share of the thread's time, would wake up only after the task
+//!     that makes the call has ended.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::{Handle, Runtime, RuntimeFlavor};
 
 use crate::async_kv::{AsyncKv, AsyncSnapshot, AsyncTransaction};
 use crate::kv::{Kv, Limits, Reads, Savepoint, Snapshot, Transaction};
@@ -24,8 +28,14 @@ pub struct Blocking<A: ?Sized> {
 
 /// Runs a future on this thread. `runtime` must have threads of its own, as one of several threads has.
 pub(crate) fn block_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
-    let _entered = runtime.enter();
-    pollster::block_on(future)
+    let has_one_thread =
+        Handle::try_current().is_ok_and(|current| current.runtime_flavor() == RuntimeFlavor::CurrentThread);
+    let run = || {
+        let _entered = runtime.enter();
+        pollster::block_on(future)
+    };
+    // blocking.1
+    if has_one_thread { run() } else { tokio::task::block_in_place(run) }
 }
 
 impl<A: AsyncKv + ?Sized> Blocking<A> {
@@ -163,5 +173,36 @@ impl Transaction for BlockingTransaction {
 
     fn commit(self: Box<Self>) -> Result<()> {
         block_on(&self.runtime, self.inner.commit())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn blocking_1_a_future_that_yields_goes_on_in_a_task_of_another_runtime() {
+        let runtime = |threads| {
+            tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap()
+        };
+        let (own, other) = (runtime(2), runtime(1));
+        let handle = own.handle().clone();
+        let call = other.spawn(async move {
+            block_on(&handle, async {
+                // Some of each: yields, and more receptions than tokio allows a task in one go.
+                let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+                (0..1000).for_each(|n| sender.send(n).unwrap());
+                for _ in 0..1000 {
+                    receiver.recv().await.unwrap();
+                }
+                tokio::task::yield_now().await;
+            });
+        });
+        let done = own.block_on(async { tokio::time::timeout(Duration::from_secs(20), call).await });
+        own.shutdown_background();
+        other.shutdown_background();
+        assert!(done.is_ok(), "blocking.1");
     }
 }

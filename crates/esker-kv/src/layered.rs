@@ -17,6 +17,7 @@
 //!
 //! layered.1. No id is used twice. A handle of a dropped space never reads or writes another space.
 //! layered.2. A commit reads the name record of each space that it writes to, and fails if the space is gone.
+//!     A space that was created after the transaction began is looked up in the newest state.
 
 mod catalog;
 mod merge;
@@ -210,6 +211,7 @@ impl<D: Driver> AsyncKv for Layered<D> {
         Box::pin(async move {
             let view = self.driver.view(false).await?;
             let transaction = LayeredTransaction {
+                driver: self.driver.clone(),
                 reader: Reader { view, store: self.store() },
                 buffer: Buffer::default(),
                 written: Vec::new(),
@@ -258,15 +260,16 @@ impl<V: View> AsyncReads for Reader<V> {
     }
 }
 
-struct LayeredTransaction<V> {
-    reader: Reader<V>,
+struct LayeredTransaction<D: Driver> {
+    driver: Arc<D>,
+    reader: Reader<D::View>,
     buffer: Buffer,
     /// The spaces written to. They stay here if the writes are undone.
     written: Vec<Space>,
     limits: Limits,
 }
 
-impl<V: View> LayeredTransaction<V> {
+impl<D: Driver> LayeredTransaction<D> {
     fn id(&self, space: &Space) -> Result<u32> {
         id_of(space, self.reader.store)
     }
@@ -301,14 +304,16 @@ impl<V: View> LayeredTransaction<V> {
         }
         let keys: Vec<_> = spaces.iter().map(|(_, key)| key.clone()).collect();
         let names = self.reader.view.multi_get(&keys).await?;
-        match names.iter().position(Option::is_none) {
-            Some(gone) => Err(Error::Invalid(format!("space {:?} was dropped", spaces[gone].0.name()))),
-            None => Ok(()),
+        for ((space, key), name) in spaces.iter().zip(names) {
+            if name.is_none() && self.driver.get(key).await?.is_none() {
+                return Err(Error::Invalid(format!("space {:?} was dropped", space.name())));
+            }
         }
+        Ok(())
     }
 }
 
-impl<V: View> AsyncReads for LayeredTransaction<V> {
+impl<D: Driver> AsyncReads for LayeredTransaction<D> {
     fn get<'a>(&'a self, space: &'a Space, key: &'a [u8]) -> Pending<'a, Option<Bytes>> {
         Box::pin(async move {
             match self.buffer.get(&data_key(self.id(space)?, key)) {
@@ -356,7 +361,7 @@ impl<V: View> AsyncReads for LayeredTransaction<V> {
     }
 }
 
-impl<V: View> AsyncTransaction for LayeredTransaction<V> {
+impl<D: Driver> AsyncTransaction for LayeredTransaction<D> {
     fn get_for_update<'a>(&'a mut self, space: &'a Space, key: &'a [u8]) -> Pending<'a, Option<Bytes>> {
         Box::pin(async move {
             let key = data_key(self.id(space)?, key);

@@ -238,7 +238,7 @@ async fn finish(shared: &Shared, mut transaction: Transaction) -> Result<()> {
         Fault::Conflict | Fault::Locked => Err(Error::Conflict),
         _ if is_decided => Err(error(failed)),
         // Which phase has failed cannot be seen.
-        _ => Err(Error::OutcomeUnknown(failed.to_string())),
+        _ => Err(Error::OutcomeUnknown(faults::text(&failed))),
     }
 }
 

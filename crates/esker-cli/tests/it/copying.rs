@@ -23,11 +23,25 @@ fn a_copy_goes_on_and_reports_what_differs() {
     assert!(said.err.contains("(1 written, 4999 were the same)"), "{}", said.err);
     esker.ok("put -d other only there");
     let compared = esker.run(["copy", "db", "other", "--compare"]);
-    assert!(compared.code == 1 && compared.err.contains("1 key only in TO"), "{}", compared.err);
+    assert!(compared.code == 1 && compared.err.contains("1 key is only in TO"), "{}", compared.err);
     assert_eq!(esker.run(["copy", "db", "other", "-k", "users"]).code, 0);
     assert_eq!(esker.run(["copy", "db", "other"]).code, 1);
     assert_eq!(esker.run(["copy", "db", "other", "--remove"]).code, 0);
     assert_eq!(esker.run(["copy", "db", "other", "--compare"]).code, 0);
+    esker.ok("put -k users ann 2");
+    let compared = esker.run(["copy", "db", "other", "--compare"]);
+    assert!(compared.code == 1 && compared.err.contains("1 key differs in TO or is not there: copy"));
+    esker.ok("put -d other -k more a b");
+    for arguments in [&["copy", "db", "other"][..], &["copy", "db", "other", "--compare"]] {
+        let said = esker.run(arguments);
+        assert!(said.code == 1 && said.err.contains("more: only in TO, 1 key"), "{}", said.err);
+    }
+    assert_eq!(esker.run(["copy", "db", "other", "-k", "users", "--compare"]).code, 0);
+    // A comparison writes nothing.
+    assert!(esker.fails("copy db third --compare").contains("no database"));
+    let compared = esker.run(["copy", "other", "db", "--compare"]);
+    assert!(compared.code == 1 && compared.err.contains("more: 1 entry in FROM, 1 missing"));
+    assert!(!esker.ok("keyspaces list").contains("more"));
 }
 
 #[test]
@@ -40,6 +54,9 @@ fn what_a_copy_would_lose_is_refused() {
     assert_eq!(esker.ok("get -d other ann"), "1\n");
     assert!(esker.fails("copy nothing other").contains("no database"));
     assert!(esker.fails("copy db other -k nothing").contains("no keyspace `nothing`"));
+    for line in ["copy db slatedb:/x", "copy postgres:/x db"] {
+        assert!(esker.fails(line).contains("two slashes"), "{line}");
+    }
     for url in ["mysql://me:secret@host/db", "postgres://me:secret@127.0.0.1:1/db"] {
         for line in [format!("copy db {url}"), format!("serve --store {url} --port 0")] {
             let mut command = esker.command(&line);

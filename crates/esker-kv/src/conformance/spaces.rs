@@ -6,6 +6,7 @@ use crate::{Error, Result, transact};
 pub(super) const CHECKS: &[Check] = &[
     ("spaces-are-apart", spaces_are_apart),
     ("dropped-spaces", dropped_spaces),
+    ("new-spaces-in-a-transaction", new_spaces),
     ("renamed-spaces", renamed_spaces),
 ];
 
@@ -47,6 +48,19 @@ fn dropped_spaces(case: &Case<'_>) -> Result<(), String> {
     let done = transact(case.kv, |transaction| transaction.put(&case.space, b"k", b"3"));
     holds("a write to the dropped space is refused", matches!(done, Err(Error::Invalid(_))))?;
     same("the new space after it", said("get", case.kv.get(&new, b"k"))?, None::<bytes::Bytes>)
+}
+
+fn new_spaces(case: &Case<'_>) -> Result<(), String> {
+    let name = "conformance-new";
+    said("drop_space", case.kv.drop_space(name))?;
+    let mut transaction = said("begin", case.kv.begin())?;
+    said("get", transaction.get(&case.space, b"k"))?;
+    let new = said("space", case.kv.space(name))?;
+    said("put in a space that is newer than the transaction", transaction.put(&new, b"k", b"1"))?;
+    said("put", transaction.put(&case.space, b"k", b"2"))?;
+    said("commit", transaction.commit())?;
+    same("the new space", said("get", case.kv.get(&new, b"k"))?.as_deref(), Some(&b"1"[..]))?;
+    said("drop_space", case.kv.drop_space(name))
 }
 
 fn renamed_spaces(case: &Case<'_>) -> Result<(), String> {

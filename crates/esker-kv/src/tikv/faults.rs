@@ -63,12 +63,22 @@ impl Fault {
     }
 }
 
+/// Returns the text of an error, without the place in the client's source that some begin with.
+pub(super) fn text(error: &ClientError) -> String {
+    let text = error.to_string();
+    let place = text.find("[/").and_then(|from| Some((from, from + text[from..].find("]: ")? + 3)));
+    match place {
+        Some((from, to)) => format!("{}{}", &text[..from], &text[to..]),
+        None => text,
+    }
+}
+
 /// Returns the error of a call that has committed nothing.
 pub(super) fn error(from: ClientError) -> Error {
     match Fault::of(&from) {
         Fault::Conflict => Error::Conflict,
-        Fault::Locked | Fault::Unavailable | Fault::Undetermined => Error::Unavailable(from.to_string()),
-        Fault::TooLarge => Error::TooLarge(from.to_string()),
+        Fault::Locked | Fault::Unavailable | Fault::Undetermined => Error::Unavailable(text(&from)),
+        Fault::TooLarge => Error::TooLarge(text(&from)),
         Fault::Other => Error::other(from),
     }
 }

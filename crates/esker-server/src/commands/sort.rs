@@ -128,6 +128,8 @@ fn sort(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
             let weight = match (options.is_alpha, weight) {
                 (true, weight) => Weight::Text(weight),
                 (false, None) => Weight::Number(0.0),
+                // C reads a text up to its first zero byte, and an empty one as 0.
+                (false, Some(text)) if text.first().is_none_or(|byte| *byte == 0) => Weight::Number(0.0),
                 (false, Some(text)) => Weight::Number(
                     parse_weight(&text).ok_or("ERR One or more scores can't be converted into double")?,
                 ),
