@@ -38,6 +38,8 @@ pub mod conformance;
 #[cfg(feature = "tokio")]
 mod connect;
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod copy;
 mod error;
 pub mod kv;
@@ -57,7 +59,7 @@ mod space;
 mod threads;
 #[cfg(feature = "tikv")]
 pub mod tikv;
-#[cfg(any(feature = "slatedb", feature = "tikv"))]
+#[cfg(any(feature = "client", feature = "slatedb", feature = "tikv"))]
 mod time_limit;
 mod transact;
 

@@ -77,13 +77,15 @@ pub(crate) fn listpack(bytes: &[u8], budget: &mut Budget) -> Elements {
             _ => return None,
         };
         // The length once more, in 7 bits a byte, for walks from the end.
-        rest.take(match before - rest.0.len() {
+        let len = before - rest.0.len();
+        let back = rest.take(match len {
             0..=127 => 1,
             128..=16_382 => 2,
             16_383..=2_097_150 => 3,
             2_097_151..=268_435_454 => 4,
             _ => 5,
         })?;
+        (back.iter().fold(0, |sum, byte| sum << 7 | usize::from(byte & 0x7f)) == len).then_some(())?;
         budget.spend(element.len() as u64)?;
         elements.push(element);
     }
@@ -155,17 +157,22 @@ pub(crate) fn intset(bytes: &[u8], budget: &mut Budget) -> Elements {
     let mut rest = Bytes(bytes);
     let (width, len) = (rest.u32()?, rest.u32()?);
     (len.checked_mul(width)? == rest.0.len()).then_some(())?;
-    (0..len)
-        .map(|_| {
-            budget.spend(width as u64)?;
-            match width {
-                2 => rest.number::<2>(),
-                4 => rest.number::<4>(),
-                8 => rest.number::<8>(),
-                _ => None,
-            }
-        })
-        .collect()
+    let (mut members, mut last) = (Vec::new(), None);
+    for _ in 0..len {
+        budget.spend(width as u64)?;
+        let member = match width {
+            2 => rest.number::<2>(),
+            4 => rest.number::<4>(),
+            8 => rest.number::<8>(),
+            _ => None,
+        }?;
+        // Each is larger than the one before.
+        let number: i64 = std::str::from_utf8(&member).ok()?.parse().ok()?;
+        last.is_none_or(|last| last < number).then_some(())?;
+        last = Some(number);
+        members.push(member);
+    }
+    Some(members)
 }
 
 #[cfg(test)]
@@ -206,5 +213,7 @@ mod tests {
         let set = [2, 0, 0, 0, 2, 0, 0, 0, 0xff, 0xff, 1, 0];
         assert_eq!(shown(intset(&set, &mut all())).unwrap(), ["-1", "1"]);
         assert_eq!(intset(&set[..11], &mut all()), None);
+        let unordered = [2, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0xff, 0xff];
+        assert_eq!(intset(&unordered, &mut all()), None);
     }
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!   apt: PostgreSQL ------------.
 //!   PyPI: moto, an S3 server ----+--> tests of esker-kv, by features
-//!   Go's module proxy: mocktikv -'
+//!   Go's module proxy: mocktikv -|
+//!   this repository: esker ------'
 //! ```
 //!
 //! All but PostgreSQL are installed below `target/stores`. Without a server the tests that need it are left
@@ -24,6 +25,7 @@ pub(crate) fn run() -> Result<bool, String> {
         ("postgres", "ESKER_POSTGRES", postgres()),
         ("slatedb", "ESKER_MOTO_SERVER", moto(&dir)),
         ("tikv", "ESKER_TIKV_MOCK", tikv(&dir)),
+        ("client", "ESKER_SERVE", esker()),
     ];
     for (feature, variable, found) in stores {
         let mut clippy = program("cargo");
@@ -42,6 +44,13 @@ pub(crate) fn run() -> Result<bool, String> {
         }
     }
     Ok(true)
+}
+
+/// Compiles the tool. Returns its program.
+fn esker() -> Option<PathBuf> {
+    let built = program("cargo").args(["build", "-q", "-p", "esker-cli"]).status();
+    let path = std::path::absolute(target_dir().join("debug/esker")).ok()?;
+    built.ok().filter(|status| status.success()).map(|_| path)
 }
 
 /// Installs PostgreSQL from the distribution. Returns the directory of its programs.

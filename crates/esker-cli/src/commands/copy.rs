@@ -20,7 +20,7 @@ use crate::text::shown;
 
 pub(crate) const HELP: &str = "\
 FROM and TO are directories of databases, or URLs of stores: postgres://user@host/database,
-tikv://host:port, slatedb://bucket/path. Only what differs is written, so that a copy that was interrupted
+tikv://host:port, slatedb://bucket/path, esker://host:port/keyspace. Only what differs is written, so that a copy that was interrupted
 goes on, and a second copy brings over what has changed. At the end both sides are compared.
 
 Exit code 1: TO has keys or whole keyspaces that FROM has not, or was changed meanwhile.
@@ -65,7 +65,8 @@ fn failed(which: &str) -> impl Fn(esker_kv::Error) -> Failure {
 /// Returns whether this is a URL, not a directory.
 fn is_url(name: &str) -> Result<bool> {
     let scheme = name.split_once(':').map_or("", |(scheme, _)| scheme);
-    let is_known = scheme == "postgresql" || STORES.iter().any(|(_, feature, _)| *feature == scheme);
+    let is_known = scheme == "postgresql"
+        || STORES.iter().any(|(url, ..)| url.split_once("://").is_some_and(|(known, _)| known == scheme));
     match name.contains("://") {
         false if is_known => Err(Failure::message(format!(
             "{scheme}: is followed by two slashes in a URL; a directory of this name is ./{}",
