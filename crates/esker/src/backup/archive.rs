@@ -112,8 +112,9 @@ impl Backup {
     /// Determines where the next segment starts.
     fn begin(&self, db: &Db, newest: &Record, upto: SeqNo) -> Result<Start> {
         let BackupInfo { database, seqno, id, .. } = newest.info;
-        let of_it = self.segments_here()?.into_iter().filter(|segment| segment.database == database);
-        if let Some(last) = of_it.max_by_key(|segment| segment.last) {
+        let of_it = self.spans()?.into_iter().filter(|span| span.database == database);
+        if let Some(last) = of_it.max_by_key(|span| span.last) {
+            let last = self.segment_of(last)?;
             match self.go_on(db, &last, upto) {
                 Ok(start) => {
                     let is_proved = last.backup >= id || seqno > last.last;
@@ -157,12 +158,11 @@ impl Backup {
 
     /// Looks up a commit in the archive.
     fn archived(&self, database: u32, seq: SeqNo) -> Result<Archived> {
-        let has =
-            |segment: &Segment| segment.database == database && segment.after <= seq && segment.last >= seq;
+        let has = |span: &Span| span.database == database && span.after <= seq && span.last >= seq;
         // A segment that ends with the commit has its digest, and a segment that starts after it may have it.
-        match self.segments_here()?.into_iter().find(has) {
+        match self.spans()?.into_iter().find(has) {
             None => Ok(Archived::Missing),
-            Some(segment) => self.digest_in(&segment, seq).map(Archived::Commit),
+            Some(span) => self.digest_in(&self.segment_of(span)?, seq).map(Archived::Commit),
         }
     }
 
@@ -189,21 +189,28 @@ impl Backup {
     }
 
     pub(super) fn segments_here(&self) -> Result<Vec<Segment>> {
-        let dir = self.segments_dir();
-        let mut segments = Vec::new();
-        for name in self.names(&dir)? {
-            let Some((database, after, last)) = parse(&name) else { continue };
-            let path = dir.join(&name);
-            let head = segment::Reader::open(&self.env, &path)?.head;
-            if (head.database, head.before) != (database, after) {
-                return Err(Error::corrupt("segment of the feed", path, 0, "the file was renamed"));
-            }
-            let bytes = self.env.fs.file_size(&path).map_err(|e| Error::io("measure", &path, e))?;
-            let Head { backup, created, .. } = head;
-            segments.push(Segment { database, after, last, backup, created, bytes });
+        self.spans()?.into_iter().map(|span| self.segment_of(span)).collect()
+    }
+
+    /// Returns what the names of the segments say, ordered by database and commit. Reads no segment.
+    pub(super) fn spans(&self) -> Result<Vec<Span>> {
+        let mut spans: Vec<Span> =
+            self.names(&self.segments_dir())?.iter().filter_map(|name| parse(name)).collect();
+        spans.sort_unstable();
+        Ok(spans)
+    }
+
+    /// Reads the start of a segment.
+    fn segment_of(&self, span: Span) -> Result<Segment> {
+        let Span { database, after, last } = span;
+        let path = self.segments_dir().join(span.name());
+        let Head { database: of_head, before, backup, created, .. } =
+            segment::Reader::open(&self.env, &path)?.head;
+        if (of_head, before) != (database, after) {
+            return Err(Error::corrupt("segment of the feed", path, 0, "the file was renamed"));
         }
-        segments.sort_by_key(|segment| (segment.database, segment.after, segment.last));
-        Ok(segments)
+        let bytes = self.env.fs.file_size(&path).map_err(|e| Error::io("measure", &path, e))?;
+        Ok(Segment { database, after, last, backup, created, bytes })
     }
 
     pub(super) fn segments_dir(&self) -> PathBuf {
@@ -211,8 +218,23 @@ impl Backup {
     }
 
     pub(super) fn segment_path(&self, segment: &Segment) -> PathBuf {
-        let (database, after, last) = (segment.database, segment.after, segment.last);
-        self.segments_dir().join(format!("{database:08x}-{:012}-{:012}{ENDING}", after.get(), last.get()))
+        let &Segment { database, after, last, .. } = segment;
+        self.segments_dir().join(Span { database, after, last }.name())
+    }
+}
+
+/// What the name of a segment says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Span {
+    pub(super) database: u32,
+    after: SeqNo,
+    last: SeqNo,
+}
+
+impl Span {
+    fn name(self) -> String {
+        let Span { database, after, last } = self;
+        format!("{database:08x}-{:012}-{:012}{ENDING}", after.get(), last.get())
     }
 }
 
@@ -284,10 +306,10 @@ fn each_piece(commit: &mut FeedCommit, mut call: impl FnMut(&[u8]) -> Result<()>
     call(&changes)
 }
 
-fn parse(name: &str) -> Option<(u32, SeqNo, SeqNo)> {
+fn parse(name: &str) -> Option<Span> {
     let mut parts = name.strip_suffix(ENDING)?.split('-');
     let database = u32::from_str_radix(parts.next()?, 16).ok()?;
     let mut number = || SeqNo::try_new(parts.next()?.parse().ok()?);
     let (after, last) = (number()?, number()?);
-    parts.next().is_none().then_some((database, after, last))
+    parts.next().is_none().then_some(Span { database, after, last })
 }

@@ -37,9 +37,15 @@ impl Backup {
 
     fn make(&mut self, db: &Db) -> Result<BackupInfo> {
         let core = &db.handle.core;
-        let id = self.ids()?.last().map_or(1, |last| last + 1);
-        let known = self.known()?;
-        let previous = self.newest_of(core.database_id())?.0.map(|record| record.info.id);
+        let id = self.next_id()?;
+        let (newest, damage) = self.newest_of(core.database_id())?;
+        let known = match (&self.store, &newest) {
+            (None, _) => self.known()?,
+            // store.1
+            (Some(_), Some(newest)) if damage.is_none() => digests(newest).collect(),
+            (Some(_), _) => HashMap::new(),
+        };
+        let previous = newest.map(|record| record.info.id);
         let capture = core.capture()?;
         let mut files = Vec::new();
         let mut missing = Vec::new();
@@ -100,7 +106,11 @@ impl Backup {
     }
 
     /// Returns whether a stored file has the length, start and end of the file in the database.
+    /// Objects in a store do not change, so their length is enough.
     fn looks_like(&self, path: &Path, env: &Env, file: &CapturedFile) -> bool {
+        if self.store.is_some() {
+            return self.env.fs.file_size(path).is_ok_and(|len| len == file.len);
+        }
         let ends = |env: &Env, path: &Path| -> std::io::Result<Vec<Vec<u8>>> {
             let opened = env.fs.open(path, OpenOptions::read())?;
             let part = file.len.min(MARKED_BYTES);
@@ -122,6 +132,9 @@ impl Backup {
     ) -> Result<Digest> {
         let dir = self.files_dir();
         let (incoming, path) = (self.incoming(&dir), dir.join(stored.name(info.database)));
+        if let Some(store) = &self.store {
+            store.announce(&incoming, &path, file.len).map_err(|e| Error::io("create", &path, e))?;
+        }
         let mut digester = Digester::default();
         let copied = transfer::copy((env, &file.path), (&self.env, &incoming), file.len, |piece| {
             digester.add(piece);
@@ -150,11 +163,16 @@ impl Backup {
         let mut known = HashMap::new();
         for id in self.ids()? {
             let Some(record) = self.sound_record(id)? else { continue };
-            let database = record.info.database;
-            known.extend(record.files.iter().map(|file| (file.name(database), file.digest)));
+            known.extend(digests(&record));
         }
         Ok(known)
     }
+}
+
+/// Returns the digests of the files of a backup, by their names.
+fn digests(record: &Record) -> impl Iterator<Item = (String, Digest)> {
+    let database = record.info.database;
+    record.files.iter().map(move |file| (file.name(database), file.digest))
 }
 
 /// Returns the digest of the last commit of a backup. `None` if the feed does not contain that commit or

@@ -36,6 +36,16 @@ const MARKER_BYTES_MAX: u64 = 64;
 const RECORDS: &str = "backups";
 const FILES: &str = "files";
 const RECORD_ENDING: &str = ".backup";
+/// Returns the file name of a backup's record.
+pub(super) fn record_name(id: u64) -> String {
+    format!("{id:06}{RECORD_ENDING}")
+}
+
+/// Returns the id in the name of a record.
+pub(super) fn record_id(name: &str) -> Option<u64> {
+    name.strip_suffix(RECORD_ENDING)?.parse().ok()
+}
+
 /// Kind of job in job files.
 const KIND: &str = "backup";
 
@@ -128,8 +138,10 @@ impl Backup {
     /// Creates the directory if it is missing and locks it exclusively. Starts a job and removes leftovers of
     /// earlier ones. `db_env` is that of the database.
     pub(super) fn lock_to_create(&mut self, db_env: &Env) -> Result<LockedBackup<'_>> {
-        for dir in [self.dir.clone(), self.records_dir(), self.files_dir(), self.segments_dir()] {
-            refuse_in_database(&self.env, &dir)?;
+        if self.store.is_none() {
+            for dir in [self.dir.clone(), self.records_dir(), self.files_dir(), self.segments_dir()] {
+                refuse_in_database(&self.env, &dir)?;
+            }
         }
         self.look()?;
         self.env.fs.create_dir_all(&self.dir).map_err(|e| Error::io("create", &self.dir, e))?;
@@ -211,7 +223,7 @@ impl Backup {
     /// Holds the directory open, so that links in it are not followed.
     pub(super) fn held(&self) -> Result<Backup> {
         let env = self.env.hold(&self.dir, None).map_err(|e| Error::io("open", &self.dir, e))?;
-        Ok(Backup { env, dir: self.dir.clone(), on_progress: None, job: None })
+        Ok(Backup { env, dir: self.dir.clone(), store: self.store.clone(), on_progress: None, job: None })
     }
 
     pub(super) fn check_there(&self) -> Result<()> {
@@ -255,7 +267,7 @@ impl Backup {
     }
 
     pub(super) fn record_path(&self, id: u64) -> PathBuf {
-        self.records_dir().join(format!("{id:06}{RECORD_ENDING}"))
+        self.records_dir().join(record_name(id))
     }
 
     /// Returns the temporary path of a file being written.
@@ -275,10 +287,20 @@ impl Backup {
 
     /// Returns the ids of all backups, ascending.
     pub(super) fn ids(&self) -> Result<Vec<u64>> {
-        let number = |name: &String| name.strip_suffix(RECORD_ENDING)?.parse::<u64>().ok();
-        let mut ids: Vec<u64> = self.names(&self.records_dir())?.iter().filter_map(number).collect();
+        let names = self.names(&self.records_dir())?;
+        let mut ids: Vec<u64> = names.iter().filter_map(|name| record_id(name)).collect();
         ids.sort_unstable();
         Ok(ids)
+    }
+
+    /// Returns the id of the next backup. Ids of void records are not used.
+    pub(super) fn next_id(&self) -> Result<u64> {
+        let void = match &self.store {
+            None => Vec::new(),
+            Some(store) => store.void_records().map_err(|e| Error::io("list", self.records_dir(), e))?,
+        };
+        let void = void.iter().filter_map(|name| record_id(name));
+        Ok(self.ids()?.into_iter().chain(void).max().map_or(1, |last| last + 1))
     }
 
     /// Returns the record of a backup.
@@ -316,7 +338,7 @@ impl Backup {
             found.extend(self.sound_record(id)?.map(|record| record.info.database));
         }
         found.extend(self.names(&self.files_dir())?.iter().filter_map(|name| Some(stored(name)?.0)));
-        found.extend(self.segments_here()?.iter().map(|segment| segment.database));
+        found.extend(self.spans()?.iter().map(|span| span.database));
         Ok(found.first().copied().filter(|_| found.len() == 1))
     }
 

@@ -81,10 +81,12 @@ mod prune;
 mod record;
 mod restore;
 mod segment;
+mod store;
 mod stream;
 mod verify;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use esker_env::{Env, JobFile};
 
@@ -92,15 +94,19 @@ pub use self::archive::Segment;
 pub use self::point::Point;
 pub use self::prune::Pruned;
 pub use self::restore::{Restoration, Restored};
+use self::store::StoreFs;
+pub use self::store::{BackupStore, Listed, Upload};
 pub use self::stream::{Restore, Stream};
 pub use self::verify::Verified;
 use crate::encryption::Unlock;
 use crate::types::{Error, Result, SeqNo};
 
-/// Backups in a directory. See the [module documentation](self).
+/// Backups in a directory, or in object storage. See the [module documentation](self).
 pub struct Backup {
     env: Env,
     dir: PathBuf,
+    /// The files of `env`, if the backups are in object storage.
+    store: Option<StoreFs>,
     on_progress: Option<OnProgress>,
     /// The job file, while a call creates something.
     job: Option<JobFile>,
@@ -168,7 +174,27 @@ impl Backup {
             return Err(Error::Invalid("the path of the backups is empty".to_owned()));
         }
         let dir = env.fs.absolute(dir).map_err(|e| Error::io("find", dir, e))?;
-        let backup = Backup { env, dir, on_progress: None, job: None };
+        let backup = Backup { env, dir, store: None, on_progress: None, job: None };
+        backup.look()?;
+        Ok(backup)
+    }
+
+    /// Opens backups in object storage. All methods work as with a directory. Messages and
+    /// [`path`](Self::path) contain the store's URL in place of the directory. The environment provides the
+    /// keys of encrypted databases, the files for restored databases, and the clock.
+    ///
+    /// Concurrent calls that change the backups are excluded by a lease. A call that finds the lease of a
+    /// process that does not renew it waits for the [time of the lease](BackupStore::lease), then takes over.
+    /// Calls that only read take no lease: a `prune` beside them may remove what they read, and they then
+    /// fail.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open); [`Error::Io`] if the store cannot be listed.
+    pub fn open_store(env: Env, store: impl BackupStore) -> Result<Backup> {
+        let fs = StoreFs::new(&env, Arc::new(store));
+        let dir = fs.root().to_owned();
+        let env = Env { fs: Arc::new(fs.clone()), ..env };
+        let backup = Backup { env, dir, store: Some(fs), on_progress: None, job: None };
         backup.look()?;
         Ok(backup)
     }
@@ -180,7 +206,7 @@ impl Backup {
         self
     }
 
-    /// Path of the directory.
+    /// Path of the directory, or the URL of the store.
     pub fn path(&self) -> &Path {
         &self.dir
     }

@@ -92,6 +92,11 @@ impl Backup {
                 (pruned.segments, pruned.bytes) = (pruned.segments + 1, pruned.bytes + segment.bytes);
             }
         }
+        if let Some(store) = &self.store {
+            for dir in [&self.dir, &self.files_dir()] {
+                store.remove_replaced(dir).map_err(|e| Error::io("remove replaced objects in", dir, e))?;
+            }
+        }
         Ok(pruned)
     }
 }

@@ -11,6 +11,7 @@ mod anomalies;
 mod background;
 mod backup;
 mod backup_history;
+mod backup_store;
 mod blobs;
 mod check;
 mod checkpoint;
