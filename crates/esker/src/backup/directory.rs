@@ -103,11 +103,13 @@ impl Backup {
         if fs.entry(&path).map_err(|e| Error::io("look for", &path, e))?.is_none() {
             // A crash may have left the files that the first backup creates.
             let jobs = self.jobs()?;
+            // A store may have void records before the first backup.
+            let is_void = self.store.is_some() && self.names(&self.records_dir())?.is_empty();
             let is_ours = |name: &String| {
                 let path = self.dir.join(name);
                 let is_temporary = || jobs.iter().any(|job| job.temporary(&self.dir, "incoming") == path);
                 let is_fixed = [LOCK, KEYS, KEYS_TMP].contains(&name.as_str());
-                is_fixed || JobFile::is_name(name) || is_temporary()
+                is_fixed || JobFile::is_name(name) || is_temporary() || (is_void && name == RECORDS)
             };
             let names = fs.list_dir(&self.dir).map_err(|e| Error::io("list", &self.dir, e))?;
             return match names.iter().find(|name| !is_ours(name)) {

@@ -131,7 +131,21 @@ impl Lease {
         drop(state);
         renewed.map_err(|e| if is_lost { io::ErrorKind::AlreadyExists.into() } else { e })?;
         // After an error, the next process finds what the predecessors have left.
-        self.settle_predecessors().inspect_err(|_| self.end())
+        self.check_conditions().and_then(|()| self.settle_predecessors()).inspect_err(|_| self.end())
+    }
+
+    /// Fails if the store ignores the condition of `put_new`. Then every process would have the lease.
+    fn check_conditions(&self) -> io::Result<()> {
+        let content = self.content(&self.state.lock(), "held");
+        match self.store.put_new(&self.object(), content) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(e) => Err(e),
+            Ok(()) => {
+                let text = "the store ignores the condition If-None-Match of a put, so that two processes could change \
+                            the backups at once: use a store that supports conditional puts";
+                Err(io::Error::new(io::ErrorKind::Unsupported, text))
+            }
+        }
     }
 
     /// Removes what earlier holders have left (lease.2).

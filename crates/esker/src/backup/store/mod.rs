@@ -31,6 +31,7 @@ mod reading;
 use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) use self::fs::StoreFs;
@@ -78,6 +79,44 @@ pub trait BackupStore: Send + Sync + Debug + 'static {
     /// Returns how long a process that changes backups may be silent before another one takes over.
     fn lease(&self) -> Duration {
         Duration::from_secs(30)
+    }
+}
+
+impl<S: BackupStore + ?Sized> BackupStore for Arc<S> {
+    fn url(&self) -> &str {
+        (**self).url()
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<Listed>> {
+        (**self).list(dir)
+    }
+
+    fn read(&self, name: &str, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+        (**self).read(name, range)
+    }
+
+    fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
+        (**self).put(name, bytes)
+    }
+
+    fn put_new(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
+        (**self).put_new(name, bytes)
+    }
+
+    fn upload(&self, name: &str) -> io::Result<Box<dyn Upload>> {
+        (**self).upload(name)
+    }
+
+    fn abort(&self, name: &str, upload: &str) -> io::Result<()> {
+        (**self).abort(name, upload)
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        (**self).delete(name)
+    }
+
+    fn lease(&self) -> Duration {
+        (**self).lease()
     }
 }
 

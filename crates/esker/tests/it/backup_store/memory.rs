@@ -36,6 +36,7 @@ struct Plan {
     fault: Option<(u64, Fault)>,
     other: Option<(u64, Other)>,
     is_dead: bool,
+    ignores_conditions: bool,
 }
 
 /// The view that one process has of a store. [`MemoryStore::other`] returns that of another one.
@@ -71,6 +72,11 @@ impl MemoryStore {
         self
     }
 
+    pub fn ignoring_conditions(self) -> MemoryStore {
+        self.plan.lock().unwrap().ignores_conditions = true;
+        self
+    }
+
     /// Returns whether the fault or the other process has had its turn.
     pub fn is_over(&self) -> bool {
         let plan = self.plan.lock().unwrap();
@@ -83,6 +89,11 @@ impl MemoryStore {
 
     pub fn uploads(&self) -> usize {
         self.objects.lock().unwrap().uploads.len()
+    }
+
+    /// Bytes of the parts of unfinished uploads.
+    pub fn parts_bytes(&self) -> usize {
+        self.objects.lock().unwrap().uploads.values().map(|(_, parts)| parts.len()).sum()
     }
 
     pub fn uploads_begun(&self) -> u64 {
@@ -160,7 +171,8 @@ impl BackupStore for MemoryStore {
     }
 
     fn put_new(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
-        self.change(|mut of| match of.objects.contains_key(name) {
+        let ignores_conditions = self.plan.lock().unwrap().ignores_conditions;
+        self.change(|mut of| match of.objects.contains_key(name) && !ignores_conditions {
             true => Err(io::ErrorKind::AlreadyExists.into()),
             false => {
                 of.objects.insert(name.to_owned(), bytes);

@@ -47,6 +47,13 @@ fn fill(db: &Db, round: u8) {
     map.delete_range([round, 5]..[round, 9]).unwrap();
 }
 
+/// Writes a value that is longer than a part of an upload, in a file and in a segment.
+fn fill_long(db: &Db) {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let value: Vec<u8> = (0..(9 << 20)).map(|_| rng.u8(..)).collect();
+    db.default_keyspace().put("long", value).unwrap();
+}
+
 fn assert_same(found: &Contents, expected: &Contents, what: &str) {
     assert!(found == expected, "{what}: {}", difference(found, expected));
 }
@@ -85,10 +92,7 @@ fn a_store_holds_what_a_directory_does() {
         for round in 0..4 {
             fill(&db, round);
             if round == 1 {
-                // Longer than a part of an upload, in a file and in a segment.
-                let mut rng = fastrand::Rng::with_seed(1);
-                let value: Vec<u8> = (0..(9 << 20)).map(|_| rng.u8(..)).collect();
-                db.default_keyspace().put("long", value).unwrap();
+                fill_long(&db);
             }
             if round % 2 == 0 {
                 backup.create(&db).unwrap();
@@ -191,6 +195,36 @@ fn store_2_whatever_call_fails_nothing_is_lost_and_nothing_stays() {
 }
 
 #[test]
+fn lease_2_the_parts_that_a_killed_process_has_sent_are_removed() {
+    let mut left = 0;
+    for nth in 4.. {
+        let (fs, store) = (MemFs::new(), MemoryStore::new(LEASE));
+        let db = builder(&fs).memory(64 << 20).open(DIR).unwrap();
+        fill_long(&db);
+        let faulty = store.other().with_fault(nth, Fault::Dead);
+        let is_made = backups(&fs, &faulty).create(&db).is_ok();
+        left += store.parts_bytes();
+        backups(&fs, &store.other()).create(&db).unwrap();
+        assert_eq!(store.parts_bytes(), 0, "killed at {nth}");
+        if is_made {
+            assert!(left > 0);
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_store_that_ignores_conditions_is_refused() {
+    let fs = MemFs::new();
+    let db = builder(&fs).open(DIR).unwrap();
+    let store = MemoryStore::new(LEASE).ignoring_conditions();
+    let refused = backups(&fs, &store).create(&db);
+    let is_why = |error: &Error| error.to_string().contains("If-None-Match");
+    assert!(refused.as_ref().is_err_and(is_why), "{refused:?}");
+    assert!(store.names().iter().all(|name| name.starts_with("LOCK")), "{:?}", store.names());
+}
+
+#[test]
 fn store_1_a_paused_process_that_goes_on_after_its_successor_harms_nothing() {
     let works: [Work; 3] = [create, prune, create_and_prune];
     let others: [Work; 4] = [create, prune, create_and_prune, create_and_archive];
@@ -212,6 +246,35 @@ fn store_1_a_paused_process_that_goes_on_after_its_successor_harms_nothing() {
                 assert!(done.is_ok() && nth > 5, "{what}");
                 break;
             }
+        }
+    }
+}
+
+#[test]
+fn store_1_a_paused_prune_takes_nothing_from_a_backup_of_an_older_state() {
+    for nth in 1.. {
+        let (fs, store) = (MemFs::new(), MemoryStore::new(LEASE));
+        let db = builder(&fs).open(DIR).unwrap();
+        fill(&db, 1);
+        backups(&fs, &store).create(&db).unwrap();
+        // Like a user who copies the directory, and puts it back.
+        let older = fs.kill();
+        fill(&db, 2);
+        db.compact().unwrap();
+        backups(&fs, &store).create(&db).unwrap();
+        let put_back = builder(&older).open(DIR).unwrap();
+        let expected = dump(&put_back).unwrap();
+        let run: Other = {
+            let (older, store) = (older.clone(), store.other());
+            Box::new(move || create(&put_back, &mut backups(&older, &store)).unwrap())
+        };
+        let paused = store.other().with_other(nth, run);
+        let done = prune(&db, &mut backups(&fs, &paused));
+        let is_over = !paused.is_over();
+        assert_sound(&fs, &store, (!is_over).then_some(&expected), &format!("paused at {nth}: {done:?}"));
+        if is_over {
+            assert!(done.is_ok() && nth > 5);
+            return;
         }
     }
 }
