@@ -1,8 +1,8 @@
-//! Tests the stores of `esker-kv` against servers.
+//! Tests the stores of `esker-kv`, and backups in S3, against servers.
 //!
 //! ```text
 //!   apt: PostgreSQL ------------.
-//!   PyPI: moto, an S3 server ----+--> tests of esker-kv, by features
+//!   PyPI: moto, an S3 server ----+--> tests of esker-kv, by features; tests of esker-backup-s3
 //!   Go's module proxy: mocktikv -|
 //!   this repository: esker ------'
 //! ```
@@ -21,21 +21,29 @@ const MOTO: &str = "moto[server]==5.2.5";
 pub(crate) fn run() -> Result<bool, String> {
     let dir = root().join(target_dir()).join("stores");
     std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let moto = moto(&dir);
+    let of_kv = |feature| vec!["-p", "esker-kv", "--features", feature, "--lib", "--test", feature];
+    let backups = vec!["-p", "esker-backup-s3"];
+    let tool = vec!["-p", "esker-cli", "--features", "s3", "--test", "s3"];
     let stores = [
-        ("postgres", "ESKER_POSTGRES", postgres()),
-        ("slatedb", "ESKER_MOTO_SERVER", moto(&dir)),
-        ("tikv", "ESKER_TIKV_MOCK", tikv(&dir)),
-        ("client", "ESKER_SERVE", esker()),
+        (of_kv("postgres"), "ESKER_POSTGRES", postgres()),
+        (of_kv("slatedb"), "ESKER_MOTO_SERVER", moto.clone()),
+        (of_kv("tikv"), "ESKER_TIKV_MOCK", tikv(&dir)),
+        (of_kv("client"), "ESKER_SERVE", esker()),
+        (backups, "ESKER_MOTO_SERVER", moto.clone()),
+        (tool, "ESKER_MOTO_SERVER", moto),
     ];
-    for (feature, variable, found) in stores {
+    for (arguments, variable, found) in stores {
         let mut clippy = program("cargo");
-        clippy.args(["clippy", "-p", "esker-kv", "--all-targets", "--features", feature]);
+        // The package and its features.
+        let targets = arguments.iter().position(|argument| ["--lib", "--test"].contains(argument));
+        clippy.arg("clippy").args(&arguments[..targets.unwrap_or(arguments.len())]).arg("--all-targets");
         clippy.args(["--", "-D", "warnings"]);
         let mut tests = program("cargo");
-        tests.args(["test", "-p", "esker-kv", "--features", feature, "--lib", "--test", feature]);
+        tests.arg("test").args(&arguments);
         match found {
             Some(path) => drop(tests.env(variable, path)),
-            None => println!("the server of {feature} cannot be installed here: its tests are left out"),
+            None => println!("{variable} cannot be installed here: tests with this server are left out"),
         }
         for mut command in [clippy, tests] {
             if !command.status().map_err(|e| format!("cargo: {e}"))?.success() {
