@@ -1,16 +1,17 @@
-//! Backups on an S3 server, whose makers are killed at each request. What is restored is compared with a model.
+//! Backups on an S3 server, whose makers are killed at requests. What is restored is compared with a model.
 //!
 //! The server is moto, by `ESKER_MOTO_SERVER` or `moto_server` in the path. Without it, nothing is tested.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests of processes")]
 
 mod dying;
+mod server;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use esker::backup::{Backup, Point};
 use esker::encryption::{MasterKeys, with_keys};
@@ -18,6 +19,7 @@ use esker::env::Env;
 use esker::{Blobs, Builder, Db, Error, SeqNo, Ttl};
 
 use self::dying::{Dying, URL};
+use self::server::{curl, moto};
 
 const JOB: &str = "ESKER_S3_JOB";
 const DIR: &str = "ESKER_S3_DIR";
@@ -123,45 +125,6 @@ fn rounds(dir: &Path) -> u8 {
     (0..).find(|round| !dir.join(format!("round-{round}")).exists()).unwrap()
 }
 
-/// A moto server. Killed when dropped.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts moto and makes a bucket. Sets the variables of this process, which has one test of its own.
-fn server() -> Option<(Server, String)> {
-    let program = std::env::var("ESKER_MOTO_SERVER").unwrap_or_else(|_| "moto_server".to_owned());
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let mut command = Command::new(program);
-    command.args(["-H", "127.0.0.1", "-p", &port]).stdout(Stdio::null()).stderr(Stdio::null());
-    let is_required = std::env::var("ESKER_REQUIRE").is_ok_and(|list| list.contains("stores"));
-    let child = match command.spawn() {
-        Ok(child) => child,
-        Err(e) => {
-            assert!(!is_required, "moto_server: {e}");
-            println!("left out: moto_server is not installed: {e}");
-            return None;
-        }
-    };
-    let (server, endpoint) = (Server(child), format!("http://127.0.0.1:{port}"));
-    let end = Instant::now() + Duration::from_secs(60);
-    let bucket = format!("{endpoint}/bucket");
-    while !curl(&["-X", "PUT", &bucket]).status.success() {
-        assert!(Instant::now() < end, "moto does not answer");
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    Some((server, endpoint))
-}
-
-fn curl(arguments: &[&str]) -> Output {
-    Command::new("curl").arg("-sf").args(arguments).output().unwrap()
-}
-
 /// Starts this program again. The variables are those of the whole test.
 fn start(test: &str, job: &str, variables: &[(&str, String)]) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -180,7 +143,7 @@ fn is_success(child: Child) -> bool {
 #[test]
 fn backups_outlive_their_killed_makers() {
     let temp = tempfile::tempdir().unwrap();
-    let Some((_server, endpoint)) = server() else { return };
+    let Some((_server, endpoint)) = moto() else { return };
     let variables = [
         ("AWS_ENDPOINT", endpoint),
         ("AWS_ALLOW_HTTP", "true".to_owned()),
@@ -227,7 +190,6 @@ fn killed_while_it_creates(dir: &Path) {
         assert!(backups(None).list().is_ok_and(|found| !found.is_empty()) || !ended || nth < 6, "{what}");
         let db = builder().open(dir.join("db")).unwrap();
         let mut backup = backups(None);
-        println!("{what}, ended: {ended}, rounds: {}", rounds(dir));
         backup.create(&db).unwrap();
         assert!(backup.verify().unwrap().is_sound(), "{what}");
         let to = dir.join(format!("create-{nth}"));

@@ -21,6 +21,7 @@
 )]
 
 mod args;
+mod backup_target;
 mod bounds;
 #[cfg(target_os = "linux")]
 mod closed;

@@ -49,7 +49,9 @@ mod types;
 pub use self::command::secrets::is_secret_option;
 pub use self::commands::commands_document;
 pub use self::config::file::{Entry, Written, read as read_config};
-pub use self::config::options::{ClientCertificates, Fsync, Options, ReplicaTls, Tls, Upstream};
+pub use self::config::options::{
+    BackupTarget, ClientCertificates, Fsync, Options, ReplicaTls, Tls, Upstream,
+};
 pub use self::config::setting::{Given, Origin, Setting};
 pub use self::config::source::Source;
 pub use self::config::{Kind, SYNONYMS, check_parameter, parameters};

@@ -14,9 +14,10 @@ fails or is killed leaves the earlier ones unchanged.
 
 Examples:
   esker backup create /backup/data
+  esker backup create s3://bucket/data         settings by AWS_REGION, AWS_ACCESS_KEY_ID, AWS_ENDPOINT, ...
   esker -d other backup create /backup/data --json")]
     Create {
-        /// Directory of the backups
+        /// Directory of the backups, or s3://BUCKET/PREFIX
         directory: PathBuf,
     },
     /// Archive the commits since the last call, or since the first backup, to restore points between backups
@@ -28,7 +29,7 @@ Examples:
   esker feed --keep 1000000000 && esker backup create /backup/data
   esker backup feed /backup/data               each minute, say")]
     Feed {
-        /// Directory of the backups
+        /// Directory of the backups, or s3://BUCKET/PREFIX
         directory: PathBuf,
     },
     /// List the backups, oldest first, then the archived commits; exit code 1 if a backup's record is damaged
@@ -39,7 +40,7 @@ Examples:
   esker backup list /backup/data
   esker backup list /backup/data --json        an object a line")]
     List {
-        /// Directory of the backups
+        /// Directory of the backups, or s3://BUCKET/PREFIX
         directory: PathBuf,
     },
     /// Read all files of all backups and verify their checksums; exit code 1 if something is damaged
@@ -48,13 +49,13 @@ Examples:
   esker backup verify /backup/data && echo sound
   esker backup verify /backup/data --json      {\"problems\":[...],\"damaged\":[3], ...}")]
     Verify {
-        /// Directory of the backups
+        /// Directory of the backups, or s3://BUCKET/PREFIX
         directory: PathBuf,
     },
     /// Remove all but the newest backups of each database, and files that no remaining backup uses
     #[command(after_help = "Examples:\n  esker backup prune /backup/data --keep 14")]
     Prune {
-        /// Directory of the backups
+        /// Directory of the backups, or s3://BUCKET/PREFIX
         directory: PathBuf,
         /// Number of backups to keep
         #[arg(long, value_name = "N")]
@@ -71,7 +72,7 @@ Examples:
   esker backup restore /backup/data restored --to-commit 88231
   esker -d restored check && mv data data-damaged && mv restored data")]
     Restore {
-        /// Directory of the backups
+        /// Directory of the backups, or s3://BUCKET/PREFIX
         directory: PathBuf,
         /// Directory of the restored database, which must not exist
         target: PathBuf,

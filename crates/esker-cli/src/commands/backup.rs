@@ -1,4 +1,4 @@
-//! `esker backup`: incremental copies in a directory that holds each file once.
+//! `esker backup`: incremental copies in a directory, or in object storage, that holds each file once.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::args::Backups;
+use crate::backup_target::BackupTarget;
 use crate::database::{Database, Session, env, when_free};
 use crate::failure::{Failure, Result};
 use crate::moment;
@@ -70,9 +71,10 @@ fn of_backups(error: &esker::Error) -> Failure {
     })
 }
 
-/// Opens the backups in a directory with the keys that the command line selects.
-pub(super) fn open(session: &Session<'_>, directory: &Path) -> Result<Backup> {
-    Backup::open_in(env(session.opening)?, directory).map_err(|e| of_backups(&e))
+/// Opens the backups in a directory or object storage, with the keys that the command line selects.
+pub(super) fn open(session: &Session<'_>, place: &Path) -> Result<Backup> {
+    let opened = BackupTarget::of(place)?.open(env(session.opening)?)?;
+    opened.map_err(|e| of_backups(&e))
 }
 
 /// Runs `call` with a progress bar, retrying while another process uses the directory.

@@ -19,6 +19,7 @@ use esker_server::{
 
 use crate::Answer;
 use crate::args::Opening;
+use crate::backup_target::{self, BackupTarget};
 use crate::database::{directory, env, when_free};
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -176,7 +177,8 @@ struct DataArgs {
     /// Replace the server that uses the store
     #[arg(long, requires = "store")]
     take_over: bool,
-    /// Directory in which ES.CHECKPOINT and ES.BACKUP create copies and backups
+    /// Directory in which ES.CHECKPOINT and ES.BACKUP create copies and backups, or s3://BUCKET/PREFIX for
+    /// backups
     #[arg(long, value_name = "PATH")]
     backup_dir: Option<PathBuf>,
     /// What a commit waits for before the server replies
@@ -313,7 +315,7 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     // From here on a signal stops the server cleanly instead of ending the process.
     let stopper = Stopper::default();
     runtime.block_on(async { stop_on_signals(&stopper) });
-    let options = Options { descriptors: raise_descriptors(), ..options(args, &directory) };
+    let options = Options { descriptors: raise_descriptors(), ..options(args, &directory)? };
     let mut is_first = true;
     let begin = |server: &Arc<Server>, listeners: &Listeners| {
         begin(args, server, listeners, std::mem::take(&mut is_first));
@@ -401,20 +403,21 @@ fn begin(args: &ServeArgs, server: &Arc<Server>, listeners: &Listeners, is_first
     tell_system(&[SystemState::Ready]);
 }
 
-fn options(args: &ServeArgs, directory: &Path) -> Options {
+fn options(args: &ServeArgs, directory: &Path) -> Result<Options> {
+    let backups = args.data.backup_dir.as_deref().map(backups_in).transpose()?;
     let fsync = match args.data.fsync {
         Sync::Always => Fsync::Always,
         Sync::Everysec => Fsync::EverySecond,
         Sync::Never => Fsync::Never,
     };
-    Options {
+    Ok(Options {
         bind: args.listen.bind.clone(),
         port: (!args.listen.no_port).then_some(args.listen.port),
         unix_socket: args.listen.unix_socket.clone(),
         dir: directory.to_path_buf(),
         password: args.listen.requirepass.clone().unwrap_or_default(),
         acl_file: args.listen.aclfile.clone(),
-        backup_dir: args.data.backup_dir.clone(),
+        backups,
         tls: tls(&args.tls),
         http: args.http.clone(),
         databases: args.data.databases,
@@ -436,7 +439,15 @@ fn options(args: &ServeArgs, directory: &Path) -> Options {
         replica_sync_ms: args.replica.replica_sync_ms,
         descriptors: None,
         given: args.config.given.clone(),
-    }
+    })
+}
+
+/// Returns where clients may have backups made.
+fn backups_in(place: &Path) -> Result<esker_server::BackupTarget> {
+    Ok(match BackupTarget::of(place)? {
+        BackupTarget::Directory(directory) => esker_server::BackupTarget::Directory(directory),
+        BackupTarget::Store(url) => esker_server::BackupTarget::Store(Arc::new(backup_target::store(&url)?)),
+    })
 }
 
 /// Returns the TLS settings if a TLS port is given.

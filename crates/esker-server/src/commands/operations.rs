@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use esker::Error;
 use esker::backup::Backup;
+use esker::env::Env;
 
 use crate::command::spec::Group::Esker;
+use crate::config::options::BackupTarget;
 use crate::resp::Request;
 use crate::resp::fail::{Done, Fail, SYNTAX};
 use crate::run::cx::Cx;
@@ -25,9 +27,18 @@ pub(super) const TABLE: &[Command] = &[
     command("es.checkpoint", 2, LONG, NO_KEYS, Esker, "name", "Copies the database to --backup-dir, with hard links where possible.", checkpoint),
 ];
 
+fn backup_target<'c>(cx: &'c Cx<'_>) -> Done<&'c BackupTarget> {
+    let target = cx.server.options.backups.as_ref();
+    target.ok_or("ERR the server has no directory for backups: start it with --backup-dir PATH".into())
+}
+
 fn backup_dir<'c>(cx: &'c Cx<'_>) -> Done<&'c Path> {
-    let dir = cx.server.options.backup_dir.as_deref();
-    dir.ok_or("ERR the server has no directory for backups: start it with --backup-dir PATH".into())
+    match backup_target(cx)? {
+        BackupTarget::Directory(dir) => Ok(dir),
+        BackupTarget::Store(_) => {
+            Err("ERR copies cannot be made in object storage: use ES.BACKUP, or start the server with a directory as --backup-dir".into())
+        }
+    }
 }
 
 /// Returns a path in the directory of backups.
@@ -53,9 +64,12 @@ fn checkpoint(cx: &mut Cx<'_>, request: &Request) -> Done {
 }
 
 fn backup(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let dir = backup_dir(cx)?.join(BACKUPS);
+    let target = backup_target(cx)?.clone();
     let db = cx.server.local()?;
-    let open = || Backup::open(&dir);
+    let open = || match &target {
+        BackupTarget::Directory(dir) => Backup::open(dir.join(BACKUPS)),
+        BackupTarget::Store(store) => Backup::open_store(Env::real(), store.clone()),
+    };
     if request.len() > 1 {
         if !request.is(1, "feed") || request.len() > 2 {
             return Err(SYNTAX.into());

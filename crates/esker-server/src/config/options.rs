@@ -3,6 +3,9 @@
 use crate::config::setting::Given;
 use crate::config::source::Source;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use esker::backup::BackupStore;
 
 /// What commits wait for before their replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +87,15 @@ pub struct Upstream {
     pub tls: Option<ReplicaTls>,
 }
 
+/// Where clients may have copies and backups made.
+#[derive(Clone, Debug)]
+pub enum BackupTarget {
+    /// In a directory.
+    Directory(PathBuf),
+    /// Backups in object storage. Copies cannot be made there.
+    Store(Arc<dyn BackupStore>),
+}
+
 /// The options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -93,8 +105,8 @@ pub struct Options {
     pub port: Option<u16>,
     /// The Unix socket to listen on.
     pub unix_socket: Option<PathBuf>,
-    /// The directory for copies and backups; `None`: clients cannot make any.
-    pub backup_dir: Option<PathBuf>,
+    /// Where clients may have copies and backups made; `None`: they cannot make any.
+    pub backups: Option<BackupTarget>,
     /// Encrypted connections at the same addresses, if any.
     pub tls: Option<Tls>,
     /// Address and port for monitoring over HTTP, if any.
@@ -139,7 +151,7 @@ impl Default for Options {
             bind: vec!["127.0.0.1".to_owned()],
             port: Some(6379),
             unix_socket: None,
-            backup_dir: None,
+            backups: None,
             tls: None,
             http: None,
             dir: PathBuf::new(),

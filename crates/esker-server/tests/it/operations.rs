@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker::Db;
 use esker::backup::{Backup, Point};
 use esker_env::{Env, Fs, MemFs, OpenOptions};
-use esker_server::{Fsync, Options};
+use esker_server::{BackupTarget, Fsync, Options};
 
 use crate::harness::TestServer;
 use crate::wire::Wire;
@@ -14,7 +14,8 @@ use crate::wire::Wire;
 #[test]
 fn copies_and_backups_are_made_where_the_operator_says() {
     let (data, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let options = Options { backup_dir: Some(dir.path().to_owned()), ..Options::default() };
+    let options =
+        Options { backups: Some(BackupTarget::Directory(dir.path().to_owned())), ..Options::default() };
     let server = TestServer::start_with(Db::open(data.path()).unwrap(), options);
     let mut wire = server.wire();
     wire.say("SET k before");
@@ -40,7 +41,8 @@ fn copies_and_backups_are_made_where_the_operator_says() {
 #[test]
 fn several_copies_at_once_in_one_place_have_different_names() {
     let (data, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let options = Options { backup_dir: Some(dir.path().to_owned()), ..Options::default() };
+    let options =
+        Options { backups: Some(BackupTarget::Directory(dir.path().to_owned())), ..Options::default() };
     let server = TestServer::start_with(Db::open(data.path()).unwrap(), options);
     let mut wire = server.wire();
     let refused = wire.say("ES.CHECKPOINT backups");
@@ -57,7 +59,8 @@ fn several_copies_at_once_in_one_place_have_different_names() {
 #[test]
 fn what_was_written_between_two_backups_comes_back_up_to_a_commit() {
     let (data, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let options = Options { backup_dir: Some(dir.path().to_owned()), ..Options::default() };
+    let options =
+        Options { backups: Some(BackupTarget::Directory(dir.path().to_owned())), ..Options::default() };
     let db = Db::builder().feed_retention(64 << 20, std::time::Duration::MAX).open(data.path()).unwrap();
     let server = TestServer::start_with(db.clone(), options);
     let mut wire = server.wire();
