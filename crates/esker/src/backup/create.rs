@@ -41,7 +41,7 @@ impl Backup {
         let (newest, damage) = self.newest_of(core.database_id())?;
         let known = match (&self.store, &newest) {
             (None, _) => self.known()?,
-            // store.1
+            // backup_store.1
             (Some(_), Some(newest)) if damage.is_none() => digests(newest).collect(),
             (Some(_), _) => HashMap::new(),
         };

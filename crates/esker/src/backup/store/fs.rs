@@ -161,7 +161,7 @@ impl StoreFs {
         Ok(())
     }
 
-    /// Puts a new file. A record whose outcome stays unknown is voided (store.2).
+    /// Puts a new file. A record whose outcome stays unknown is voided (backup_store.2).
     fn put_new(&self, leased: &Leased, dir: &str, object: &str, bytes: Vec<u8>) -> io::Result<()> {
         let error = match put_new(&*leased.store, object, bytes.clone()) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
@@ -238,7 +238,7 @@ impl Fs for StoreFs {
         self.name(from, to, true)
     }
 
-    /// Removes the generations up to that of the lease (store.1).
+    /// Removes the generations up to that of the lease (backup_store.1).
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let Some(inside) = self.inside(path) else { return self.elsewhere().remove_file(path) };
         if self.0.state.lock().pending.remove(path).is_some() {

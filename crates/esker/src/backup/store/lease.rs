@@ -1,17 +1,18 @@
 //! The lease: lets one process at a time change the backups in a store.
 //!
 //! ```text
-//!   LOCK.g000006  free, or silent for the lease's time  --put if absent--> LOCK.g000007, renewed by its holder
+//!   LOCK.g000006, free or silent for a time --put if absent--> LOCK.g000007, renewed by its holder
 //! ```
 //!
 //! No clocks of different machines are compared. A process that finds a held lease watches it for the whole
 //! time of the lease. If the object changes meanwhile, the holder is alive, and the call fails. Otherwise the
 //! process takes the next generation.
 //!
-//! lease.1. Generations only grow: the object of the highest one is never removed. A holder that finds a higher
-//!     one has lost its lease.
-//! lease.2. Before a process that took over changes anything, it aborts the uploads that its predecessors have
-//!     named, and voids the id of the backup that they may be making. Only then does it remove their leases.
+//! lease.1. Generations only grow: the object of the highest one is never removed. A holder that finds a
+//!     higher one has lost its lease.
+//! lease.2. Before a process that took over changes anything, it aborts the uploads that its predecessors
+//!     have named, and voids the id of the backup that they may be making. Only then does it remove their
+//!     leases.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -141,8 +142,8 @@ impl Lease {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(e) => Err(e),
             Ok(()) => {
-                let text = "the store ignores the condition If-None-Match of a put, so that two processes could change \
-                            the backups at once: use a store that supports conditional puts";
+                let text = "the store ignores the condition If-None-Match of a put, so that two processes could \
+                            change the backups at once: use a store that supports conditional puts";
                 Err(io::Error::new(io::ErrorKind::Unsupported, text))
             }
         }
@@ -292,7 +293,8 @@ fn is_silent(env: &Env, store: &dyn BackupStore, generation: u64, held: &[u8]) -
     Ok(true)
 }
 
-/// Puts an object that must not exist. The content is unique, so that it proves whose object it is (store.2).
+/// Puts an object that must not exist. The content is unique, so that it proves whose object it is
+/// (backup_store.2).
 pub(super) fn put_new(store: &dyn BackupStore, object: &str, bytes: Vec<u8>) -> io::Result<()> {
     let Err(error) = store.put_new(object, bytes.clone()) else { return Ok(()) };
     match store.read(object, None) {
@@ -316,7 +318,7 @@ fn void_next(store: &dyn BackupStore) -> io::Result<()> {
 }
 
 fn lost() -> io::Error {
-    let text = "another process has taken the lease on the backups, because this one did not renew it in time: nothing \
-                was removed or replaced; begin again";
+    let text = "another process has taken the lease on the backups, because this one did not renew it in time: \
+                no backup was harmed; begin again";
     io::Error::new(io::ErrorKind::TimedOut, text)
 }

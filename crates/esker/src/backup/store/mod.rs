@@ -15,12 +15,12 @@
 //! - A record has its plain name, and is put only if there is no object of that name. An empty object in its
 //!   place is a void record: it says that no backup has, or will get, this id.
 //!
-//! store.1. No object that a backup needs is overwritten or removed by a process that has lost its lease. Such a
-//!     process removes no object of a later generation, and it puts no record, because its successor has
-//!     voided the id. `create` uses stored files only if the newest backup of the database has them: no
-//!     `prune` removes those.
-//! store.2. A failed call may have had its effect. The outcome of a put is therefore read back before it is
-//!     reported. A record whose outcome stays unknown is voided.
+//! backup_store.1. No object that a backup needs is overwritten or removed by a process that has lost its
+//!     lease. Such a process removes no object of a later generation, and it puts no record, because its
+//!     successor has voided the id. `create` uses stored files only if the newest backup of the database has
+//!     them: no `prune` removes those.
+//! backup_store.2. A failed call may have had its effect. The outcome of a put is therefore read back before
+//!     it is reported. A record whose outcome stays unknown is voided.
 
 mod fs;
 mod lease;
@@ -41,7 +41,8 @@ const PART_BYTES: usize = 8 << 20;
 /// Maximum number of parts of an upload. S3 allows 10,000.
 const PARTS_MAX: u64 = 9_000;
 
-/// Object storage for backups: a bucket, or a part of one. See [`Backup::open_store`](super::Backup::open_store).
+/// Object storage for backups: a bucket, or a part of one. See
+/// [`Backup::open_store`](super::Backup::open_store).
 ///
 /// Names of objects are relative to [`url`](Self::url), and contain at most one `/`. The store must be
 /// strongly consistent: a completed put or removal is visible to all later calls of all processes.

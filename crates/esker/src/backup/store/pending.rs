@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   write --> memory, one part --longer, final name known--> parts of an upload
-//!                             `--longer, name not known----> an unnamed local file, uploaded once it is named
+//!                             `--longer, name not known----> an unnamed local file, uploaded at its naming
 //! ```
 
 use std::fmt::Debug;
@@ -235,7 +235,7 @@ impl UploadGuard {
         self.upload.as_mut().expect("the upload is not complete").write(part)
     }
 
-    /// Creates the object. If the outcome is unknown, looks whether the object is there (store.2).
+    /// Creates the object. If the outcome is unknown, looks whether the object is there (backup_store.2).
     pub(super) fn complete(&mut self, len: u64) -> io::Result<()> {
         let Leased { store, lease } = &self.leased;
         lease.check()?;

@@ -162,7 +162,7 @@ fn prune(_: &Db, backup: &mut Backup) -> esker::Result<()> {
 }
 
 #[test]
-fn store_2_whatever_call_fails_nothing_is_lost_and_nothing_stays() {
+fn backup_store_2_whatever_call_fails_nothing_is_lost_and_nothing_stays() {
     let works: [Work; 3] = [create_and_archive, create_and_prune, prune];
     for (work, fault) in works.iter().flat_map(|work| {
         [Fault::Dead, Fault::Refused, Fault::Unanswered].into_iter().map(move |fault| (work, fault))
@@ -225,7 +225,7 @@ fn a_store_that_ignores_conditions_is_refused() {
 }
 
 #[test]
-fn store_1_a_paused_process_that_goes_on_after_its_successor_harms_nothing() {
+fn backup_store_1_a_paused_process_that_goes_on_after_its_successor_harms_nothing() {
     let works: [Work; 3] = [create, prune, create_and_prune];
     let others: [Work; 4] = [create, prune, create_and_prune, create_and_archive];
     for (work, other) in works.into_iter().flat_map(|work| others.map(|other| (work, other))) {
@@ -251,7 +251,7 @@ fn store_1_a_paused_process_that_goes_on_after_its_successor_harms_nothing() {
 }
 
 #[test]
-fn store_1_a_paused_prune_takes_nothing_from_a_backup_of_an_older_state() {
+fn backup_store_1_a_paused_prune_takes_nothing_from_a_backup_of_an_older_state() {
     for nth in 1.. {
         let (fs, store) = (MemFs::new(), MemoryStore::new(LEASE));
         let db = builder(&fs).open(DIR).unwrap();
