@@ -25,7 +25,7 @@ mod tests;
 mod upload;
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,7 +60,25 @@ pub struct S3 {
 #[derive(Debug)]
 struct Requests {
     client: AmazonS3,
-    runtime: Runtime,
+    runtime: Threads,
+}
+
+/// The runtime. It can be dropped in a task of another runtime, as a server that ends does.
+#[derive(Debug)]
+struct Threads(Option<Runtime>);
+
+impl Deref for Threads {
+    type Target = Runtime;
+
+    fn deref(&self) -> &Runtime {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Runtime::shutdown_background);
+    }
 }
 
 impl S3 {
@@ -98,7 +116,7 @@ impl S3 {
         let client = settings.with_bucket_name(bucket).with_retry(retry).build().map_err(|e| invalid(&e))?;
         let mut runtime = Builder::new_multi_thread();
         let runtime = runtime.worker_threads(THREADS).thread_name("esker-s3").enable_all().build()?;
-        let requests = Arc::new(Requests { client, runtime });
+        let requests = Arc::new(Requests { client, runtime: Threads(Some(runtime)) });
         Ok(S3 { url: format!("s3://{name}"), prefix, requests })
     }
 

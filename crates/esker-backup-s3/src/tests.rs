@@ -15,3 +15,9 @@ fn urls_name_a_bucket_and_perhaps_a_prefix() {
         assert_eq!(open(url).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{url}");
     }
 }
+
+#[test]
+fn a_task_of_another_runtime_may_drop_it() {
+    let store = S3::with(AmazonS3Builder::new().with_region("r"), "s3://b").unwrap();
+    Builder::new_current_thread().build().unwrap().block_on(async { drop(store) });
+}

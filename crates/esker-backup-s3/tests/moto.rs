@@ -41,7 +41,7 @@ fn backups(dies_at: Option<u64>) -> Backup {
 
 /// Longer than a part of an upload in every third round.
 fn blob(round: u8) -> Vec<u8> {
-    let len = if round % 3 == 0 { 9 << 20 } else { 5000 };
+    let len = if round.is_multiple_of(3) { 9 << 20 } else { 5000 };
     let mut rng = fastrand::Rng::with_seed(round.into());
     (0..len).map(|_| rng.u8(..)).collect()
 }
