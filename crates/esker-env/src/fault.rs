@@ -144,8 +144,7 @@ impl Plan {
         let mut action = None;
         for (rule, seen) in &mut self.rules {
             let text = rule.path_contains.as_deref();
-            let on_path =
-                text.is_none_or(|text| paths.iter().any(|path| path.to_string_lossy().contains(text)));
+            let on_path = text.is_none_or(|text| paths.iter().any(|path| with_slashes(path).contains(text)));
             let on_file = rule.file.as_ref().is_none_or(|file| paths.contains(&file.as_path()));
             let touches = |of: &Range<u64>| of.start < bytes.end && bytes.start < of.end;
             let on_bytes = rule.bytes.as_ref().is_none_or(touches);
@@ -386,4 +385,10 @@ impl Fs for FaultFs {
         self.shared.check(OpKind::Lock, &[path]).map_err(LockError::Io)?;
         self.inner.lock_to_read(path)
     }
+}
+
+/// Returns a path as the rules name it, on all systems.
+fn with_slashes(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() }
 }

@@ -1,7 +1,6 @@
 //! A guest's connection to the host.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,6 +9,7 @@ use esker::Error as DbError;
 use crate::commit_id::LaneId;
 use crate::protocol::{self, Reply, Request};
 use crate::session::Session;
+use crate::socket::Stream;
 use crate::transport::{NoConnection, Transport, Wire, is_late};
 
 /// How long a connection is given to end a snapshot or transaction that its user dropped.
@@ -116,7 +116,7 @@ impl Conn {
     }
 
     /// Returns another handle of its socket.
-    pub(crate) fn socket(&self) -> Option<UnixStream> {
+    pub(crate) fn socket(&self) -> Option<Stream> {
         self.wire.socket()
     }
 }

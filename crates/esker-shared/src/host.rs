@@ -12,7 +12,6 @@
 use std::collections::HashMap;
 use std::io::{self, BufReader, Write};
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +26,7 @@ use crate::error::WireError;
 use crate::lanes::Lanes;
 use crate::protocol::{self, Reply, Request};
 use crate::session::Session;
-use crate::socket::{self, Bound};
+use crate::socket::{self, Bound, Stream};
 use crate::transport::Transport;
 
 /// Longest wait for a connection. Then the accepting thread checks for a stop, old records and its file.
@@ -76,7 +75,7 @@ type Answer = (Vec<u8>, Option<esker::Error>);
 #[derive(Default)]
 struct Connections {
     next: u64,
-    open: HashMap<u64, UnixStream>,
+    open: HashMap<u64, Stream>,
 }
 
 impl Host {
@@ -202,7 +201,7 @@ impl Server {
     }
 
     /// Begins the thread of a connection. Without a thread the connection closes.
-    fn begin(self: &Arc<Self>, stream: UnixStream) {
+    fn begin(self: &Arc<Self>, stream: Stream) {
         let Ok(other) = stream.try_clone() else { return };
         let number = {
             let mut connections = self.connections.lock();
@@ -222,7 +221,7 @@ impl Server {
     }
 
     /// Serves a connection until it ends.
-    fn serve(&self, stream: &UnixStream) -> io::Result<()> {
+    fn serve(&self, stream: &Stream) -> io::Result<()> {
         socket::check_peer(stream)?;
         stream.set_read_timeout(Some(GREETING_MAX))?;
         stream.set_write_timeout(Some(WRITE_MAX))?;
@@ -237,8 +236,8 @@ impl Server {
 
     fn answer_all(
         &self,
-        mut stream: &UnixStream,
-        reader: &mut BufReader<&UnixStream>,
+        mut stream: &Stream,
+        reader: &mut BufReader<&Stream>,
         session: &mut Session,
     ) -> io::Result<()> {
         protocol::greet_guest(&mut stream)?;

@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     /// Set once by a close; it orders nothing else.
     is_closed: AtomicBool,
     /// The connection whose end shows that the host has gone.
-    watched: Mutex<Option<std::os::unix::net::UnixStream>>,
+    watched: Mutex<Option<crate::socket::Stream>>,
 }
 
 impl Opened {

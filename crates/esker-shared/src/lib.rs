@@ -40,9 +40,8 @@
 //! - The keyspace `esker.shared` holds a record for each connection of a guest. The engine's own lists show
 //!   it.
 //!
-//! What it costs, and what does not work: docs/processes.md. Only for Unix.
+//! What it costs, and what does not work: docs/processes.md. On other systems than Unix, `open` fails.
 
-#![cfg(unix)]
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -72,6 +71,7 @@ mod shared;
 #[doc(hidden)]
 pub mod simulation;
 mod snapshot;
+#[cfg_attr(not(unix), path = "no_socket.rs")]
 mod socket;
 mod transact;
 mod transaction;

@@ -7,7 +7,8 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
+pub(crate) use std::os::unix::net::UnixStream as Stream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -83,7 +84,7 @@ impl Bound {
     }
 
     /// Accepts a connection, or returns `None` after a while.
-    pub(crate) fn accept(&self, within: Duration) -> io::Result<Option<UnixStream>> {
+    pub(crate) fn accept(&self, within: Duration) -> io::Result<Option<Stream>> {
         let mut fds = [rustix::event::PollFd::new(&self.listener, rustix::event::PollFlags::IN)];
         let within = rustix::event::Timespec {
             tv_sec: within.as_secs() as i64,
@@ -106,7 +107,7 @@ impl Bound {
 }
 
 /// Connects to the socket of a directory. If the host's queue is full, waits for a place in it until `until`.
-pub(crate) fn connect(dir: &Path, until: Instant) -> io::Result<UnixStream> {
+pub(crate) fn connect(dir: &Path, until: Instant) -> io::Result<Stream> {
     let address = Address::of(dir, SOCKET)?;
     let name = SocketAddrUnix::new(&address.path)?;
     loop {
@@ -126,7 +127,7 @@ pub(crate) fn connect(dir: &Path, until: Instant) -> io::Result<UnixStream> {
 }
 
 /// A socket whose `connect` does not block.
-fn unconnected() -> io::Result<UnixStream> {
+fn unconnected() -> io::Result<Stream> {
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     let fd = {
         let flags = rustix::net::SocketFlags::CLOEXEC;
@@ -138,13 +139,13 @@ fn unconnected() -> io::Result<UnixStream> {
         rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
         fd
     };
-    let stream = UnixStream::from(fd);
+    let stream = Stream::from(fd);
     stream.set_nonblocking(true)?;
     Ok(stream)
 }
 
 /// Refuses a connection of another user (socket.2).
-pub(crate) fn check_peer(stream: &UnixStream) -> io::Result<()> {
+pub(crate) fn check_peer(stream: &Stream) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         let peer = rustix::net::sockopt::socket_peercred(stream)?.uid;

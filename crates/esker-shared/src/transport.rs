@@ -6,7 +6,6 @@
 //! ```
 
 use std::io::{self, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use crate::commit_id::LaneId;
 use crate::protocol::{self, Reply, VERSION};
 #[cfg(feature = "simulation")]
 use crate::simulation::{Network, SimulatedWire};
-use crate::socket;
+use crate::socket::{self, Stream};
 
 /// Longest pause between attempts to find a host.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -33,7 +32,7 @@ pub(crate) enum Transport {
 /// A guest's end of a connection.
 #[derive(Debug)]
 pub(crate) enum Wire {
-    Socket(BufReader<UnixStream>),
+    Socket(BufReader<Stream>),
     #[cfg(feature = "simulation")]
     Simulated(SimulatedWire),
 }
@@ -115,7 +114,7 @@ fn connect(
     lane: LaneId,
     wait: Duration,
     until: Instant,
-) -> Result<BufReader<UnixStream>, NoConnection> {
+) -> Result<BufReader<Stream>, NoConnection> {
     let stream = socket::connect(dir, until).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => NoConnection::Absent,
         io::ErrorKind::TimedOut => NoConnection::Silent,
@@ -192,7 +191,7 @@ impl Wire {
     }
 
     /// Returns another handle of the socket, if there is one.
-    pub(crate) fn socket(&self) -> Option<UnixStream> {
+    pub(crate) fn socket(&self) -> Option<Stream> {
         match self {
             Wire::Socket(reader) => reader.get_ref().try_clone().ok(),
             #[cfg(feature = "simulation")]

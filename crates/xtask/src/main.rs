@@ -13,6 +13,7 @@ mod checks;
 mod finding;
 mod frameworks;
 mod fuzz;
+mod platforms;
 mod repo;
 mod sanitize;
 mod sinks;
@@ -44,6 +45,8 @@ Commands:
                  Run the scripts in which frameworks of others work against the server, or those with such a name
   sinks          Test `esker feed --to` against a NATS server and a Kafka broker
   stores         Test the stores of esker-kv against servers
+  platforms [NAME..]
+                 Test the engine on Windows, arm and s390x, under emulators
   header         Make crates/esker-c/include/esker.h
   bindings       Check the header, and test the bindings for other languages
   help           Print this text";
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         ["frameworks", ref words @ ..] => frameworks::run(words),
         ["sinks"] => sinks::run(),
         ["stores"] => stores::run(),
+        ["platforms", ref names @ ..] => platforms::run(names),
         ["header"] => bindings::header(true),
         ["bindings"] => bindings::run(),
         ["help" | "--help" | "-h"] => {

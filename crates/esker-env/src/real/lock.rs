@@ -35,8 +35,8 @@ pub(super) fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<
                     return Err(LockError::Held { path: at.path.to_owned(), pid: read_pid(&file) });
                 }
                 // The holders are shared and the id is that of an earlier holder, or the lock was
-                // just released.
-                file.unlock().map_err(LockError::Io)?;
+                // just released. An unlock that fails leaves the lock, so that the next attempt fails, too.
+                let _ = file.unlock();
                 if file.try_lock().is_err() {
                     return Err(LockError::Held { path: at.path.to_owned(), pid: None });
                 }

@@ -18,7 +18,7 @@ fn dump(fs: FsRef, path: &Path) -> Result<(Vec<String>, Vec<String>)> {
     let (mut files, mut damaged) = (Vec::new(), Vec::new());
     let each = |item: DumpItem| match (item.kind, item.fields.first()) {
         ("file", Some((_, DumpValue::Text(name)))) => {
-            files.push(name.rsplit('/').next().unwrap_or_default().to_owned());
+            files.push(name.rsplit(['/', '\\']).next().unwrap_or_default().to_owned());
         }
         ("damage", _) => damaged.extend(files.last().cloned()),
         _ => {}
@@ -58,7 +58,7 @@ fn log_files_for_later_use_are_shown_as_such_whatever_is_in_them() {
             && item.kind == "file"
             && what == "log file for later use"
         {
-            shown.push(path.rsplit('/').next().unwrap_or_default().to_owned());
+            shown.push(path.rsplit(['/', '\\']).next().unwrap_or_default().to_owned());
         }
         assert_ne!(item.kind, "damage");
     };

@@ -215,8 +215,12 @@ fn cannot_open(env: &Env, dir: &Path, error: std::io::Error) -> Error {
     if !matches!(error.kind(), AlreadyExists | NotADirectory) {
         return Error::io("open", dir, error);
     }
+    // Windows says of a path in a file only that it does not exist.
+    let above = || dir.ancestors().skip(1).find(|above| matches!(env.fs.exists(above), Ok(true)));
+    let lies_in_file = || above().is_some_and(|above| env.fs.list_dir(above).is_err());
     let is = match env.fs.exists(dir) {
         Ok(true) => "is a file, not a directory: a database is a directory",
+        Ok(false) if lies_in_file() => "lies in a file, not in a directory",
         Ok(false) => "is a link that leads nowhere, or lies behind one",
         Err(_) => "lies in a file, not in a directory",
     };
