@@ -8,6 +8,7 @@
 #![expect(clippy::disallowed_methods, reason = "a developer's tool, outside the engine and its Env")]
 
 mod bindings;
+mod book;
 mod cargo;
 mod checks;
 mod finding;
@@ -47,6 +48,7 @@ Commands:
   stores         Test the stores of esker-kv against servers
   platforms [NAME..]
                  Test the engine on Windows, arm and s390x, under emulators
+  book           Test the blocks of the book, build its site with mdbook, and check the links of the site
   header         Make crates/esker-c/include/esker.h
   bindings       Check the header, and test the bindings for other languages
   help           Print this text";
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         ["sinks"] => sinks::run(),
         ["stores"] => stores::run(),
         ["platforms", ref names @ ..] => platforms::run(names),
+        ["book"] => book::run(),
         ["header"] => bindings::header(true),
         ["bindings"] => bindings::run(),
         ["help" | "--help" | "-h"] => {

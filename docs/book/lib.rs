@@ -1,0 +1,16 @@
+//! The Rust programs of the book, as tests: `cargo test -p esker-book --doc`.
+//!
+//! Each chapter is the documentation of a module that only tests of documentation see. `cargo xtask book`
+//! fails if a chapter is missing here.
+
+macro_rules! chapters {
+    ($($name:ident $path:literal)*) => { $(
+        #[cfg(doctest)]
+        #[doc = include_str!($path)]
+        mod $name {}
+    )* };
+}
+
+chapters! {
+    introduction "introduction.md"
+}
