@@ -13,4 +13,8 @@ macro_rules! chapters {
 
 chapters! {
     introduction "introduction.md"
+    concepts "concepts.md"
+    keyspaces "guide/keyspaces.md"
+    transactions "guide/transactions.md"
+    patterns "guide/patterns.md"
 }
