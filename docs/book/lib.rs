@@ -17,4 +17,6 @@ chapters! {
     keyspaces "guide/keyspaces.md"
     transactions "guide/transactions.md"
     patterns "guide/patterns.md"
+    monitoring "operations/monitoring.md"
+    tuning "tuning.md"
 }
