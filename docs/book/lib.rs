@@ -13,6 +13,7 @@ macro_rules! chapters {
 
 chapters! {
     introduction "introduction.md"
+    tutorial "tutorial.md"
     concepts "concepts.md"
     keyspaces "guide/keyspaces.md"
     transactions "guide/transactions.md"
