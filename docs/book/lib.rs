@@ -20,4 +20,9 @@ chapters! {
     patterns "guide/patterns.md"
     monitoring "operations/monitoring.md"
     tuning "tuning.md"
+    moving_data "moving/data.md"
+    moving_sled "moving/sled.md"
+    moving_leveldb "moving/leveldb-rocksdb.md"
+    moving_lmdb "moving/lmdb-bbolt.md"
+    moving_badger "moving/badger.md"
 }
