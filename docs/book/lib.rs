@@ -25,4 +25,5 @@ chapters! {
     moving_leveldb "moving/leveldb-rocksdb.md"
     moving_lmdb "moving/lmdb-bbolt.md"
     moving_badger "moving/badger.md"
+    errors "errors.md"
 }

@@ -8,6 +8,7 @@
 //!
 //! book.1. Each code block of a chapter is of a language that is run, or is marked as text. Pages outside of
 //!     docs/book are the reference: the tests of their subjects are elsewhere.
+//! book.2. The chapter on errors has each variant of `esker::Error`.
 
 mod blocks;
 mod console;
@@ -45,7 +46,22 @@ pub(crate) fn run() -> Result<bool, String> {
         }
         is_well &= console::run(&path, &blocks)?;
     }
+    let errors = read("crates/esker/src/types/error.rs")?;
+    let page = read("docs/book/errors.md")?;
+    for name in variants(&errors).filter(|name| !page.contains(&format!("`{name}`"))) {
+        println!("docs/book/errors.md does not say what to do about {name} (book.2)");
+        is_well = false;
+    }
     Ok(site::build(MDBOOK)? && is_well)
+}
+
+/// Returns the names of the variants of `Error`, from its source.
+fn variants(source: &str) -> impl Iterator<Item = &str> {
+    let body = source.split("pub enum Error {").nth(1).and_then(|rest| rest.split("\n}\n").next());
+    let lines = body.unwrap_or_default().lines().filter_map(|line| line.strip_prefix("    "));
+    lines
+        .filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()))
+        .filter_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric()).next())
 }
 
 fn read(path: &str) -> Result<String, String> {
@@ -83,4 +99,16 @@ fn chapters() -> Result<Vec<PathBuf>, String> {
 /// Returns the directory of the built tool.
 fn tool_dir() -> PathBuf {
     root().join(target_dir()).join("debug")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_are_found_in_their_enum_only() {
+        let source = "enum A {\n    B,\n}\npub enum Error {\n    /// Doc.\n    Io {\n        /// A field.\n        \
+                      Op: u8,\n    },\n    Closed,\n    Other(String),\n}\nenum C {\n    D,\n}\n";
+        assert_eq!(variants(source).collect::<Vec<_>>(), ["Io", "Closed", "Other"]);
+    }
 }
