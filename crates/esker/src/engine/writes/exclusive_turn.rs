@@ -417,8 +417,9 @@ mod tests {
             let waits = scope.spawn(|| right.wait(&locks).unwrap());
             assert!(scope.spawn(|| right.pass_unless_exclusive().is_some()).join().unwrap());
             drop(held);
-            right.take_turn(&locks, LONG).unwrap();
+            // A thread that begins to wait only now would wait for the exclusive turn.
             waits.join().unwrap();
+            right.take_turn(&locks, LONG).unwrap();
             let has_own = right.pass_unless_exclusive().is_some();
             let is_shut = scope.spawn(|| right.pass_unless_exclusive().is_none()).join().unwrap();
             let passes = scope.spawn(|| drop(right.wait_for_exclusive(&locks).unwrap()));
