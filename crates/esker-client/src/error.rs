@@ -59,21 +59,26 @@ impl Error {
 
 impl From<RedisError> for Error {
     fn from(error: RedisError) -> Self {
-        let Some(code) = error.code() else { return Error::Connection(error) };
-        match code {
+        let (code, detail) = match error.clone().into_server_errors() {
+            // Of a pipeline, the first command that failed.
+            Some(errors) if !errors.is_empty() => {
+                let (_, first) = &errors[0];
+                (first.code().to_owned(), first.details().unwrap_or_default().to_owned())
+            }
+            _ => match error.code() {
+                Some(code) => (code.to_owned(), error.detail().unwrap_or_default().to_owned()),
+                None => return Error::Connection(error),
+            },
+        };
+        match &code[..] {
             "DIRTY" => Error::Dirty,
             "CONFLICT" => Error::Conflict,
             "DEADLOCK" => Error::Deadlock,
             "LOCKTIMEOUT" => Error::LockTimeout,
             "TXTIMEOUT" => Error::TransactionTimeout,
             "OVERFLOW" => Error::Overflow,
-            "TRUNCATED" | "FORKED" | "TOOLARGE" => {
-                Error::PositionLost(error.detail().unwrap_or_default().to_owned())
-            }
-            code => Error::Server {
-                code: code.to_owned(),
-                message: error.detail().unwrap_or_default().to_owned(),
-            },
+            "TRUNCATED" | "FORKED" | "TOOLARGE" => Error::PositionLost(detail),
+            _ => Error::Server { code, message: detail },
         }
     }
 }
