@@ -14,6 +14,7 @@
 //! client.2. If the connection fails before the commit is sent, nothing is committed. If it fails later, the
 //!           outcome is unknown.
 //! client.3. A transaction is serializable, so what it read without `get_for_update` can conflict, too.
+//! client.4. A keyspace with keys of other programs is refused. Nothing in it is written or removed.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -22,12 +23,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use esker_client::ob::{self, Isolation, Sync};
 use esker_client::{AsyncClient, Error as ClientError, Request, es};
-use redis::Value;
+use redis::{ErrorKind, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use crate::kv::Limits;
-use crate::layered::{Driver, Layered, View, Write};
+use crate::layered::{Driver, Layered, NEXT_KEY, View, Write};
 use crate::page::{Page, PageBuilder, Query};
 use crate::time_limit::within;
 use crate::{Error, Order, Result};
@@ -43,6 +44,7 @@ const ENTRIES_MAX: usize = 1024;
 const WRITES_BYTES: usize = 1 << 20;
 /// The keyspace of a URL that names none.
 const KEYSPACE: &str = "kv";
+const FORM: &str = "the URL has the form esker://user:password@host:port/keyspace";
 
 /// The server has a limit of 64 MiB for the writes of a transaction.
 const LIMITS: Limits = Limits { key_bytes: 32 << 10, value_bytes: 16 << 20, transaction_bytes: 48 << 20 };
@@ -74,21 +76,19 @@ pub struct ServerView {
 /// Needs a tokio runtime of several threads. TLS is not supported.
 ///
 /// # Errors
-/// [`Error::Invalid`] for the URL; [`Error::Unavailable`] if the server does not answer.
+/// [`Error::Invalid`] for the URL, and for a keyspace that another program uses; [`Error::Unavailable`] if
+/// the server does not answer; [`Error::Other`] for a wrong password.
 pub async fn open(url: &str) -> Result<Layered<Server>> {
     let place = url.strip_prefix("esker://").unwrap_or_default();
     let (server, keyspace) = place.split_once('/').unwrap_or((place, ""));
-    if server.is_empty() || keyspace.contains(['/', '?', '#']) {
-        return Err(Error::Invalid(
-            "the URL has the form esker://user:password@host:port/keyspace".to_owned(),
-        ));
+    if server.is_empty() || keyspace.contains('/') || place.contains(['?', '#']) {
+        return Err(Error::Invalid(FORM.to_owned()));
     }
     let keyspace = if keyspace.is_empty() { KEYSPACE } else { keyspace }.to_owned();
     let runtime = Handle::current();
     let pool =
         Pool { url: format!("redis://{server}/"), keyspace, free: parking_lot::Mutex::default(), runtime };
-    let mut client = within(TIMEOUT, connected(&pool.url)).await?;
-    within(TIMEOUT, async { client.run(es::create_keyspace(&pool.keyspace)).await.map_err(error) }).await?;
+    within(TIMEOUT, pool.claim()).await?;
     Layered::open(Server { pool: Arc::new(pool) }).await
 }
 
@@ -102,10 +102,14 @@ fn error(from: ClientError) -> Error {
     match from {
         ClientError::Conflict | ClientError::Dirty | ClientError::Deadlock => Error::Conflict,
         ClientError::TransactionTimeout => Error::SnapshotTooOld(text),
-        ClientError::Connection(_) => Error::Unavailable(text),
+        ClientError::Connection(failed) => match failed.kind() {
+            ErrorKind::AuthenticationFailed => Error::other(failed),
+            ErrorKind::InvalidClientConfig => Error::Invalid(FORM.to_owned()),
+            _ => Error::Unavailable(text),
+        },
         ClientError::Server { code, .. } => match code.as_str() {
             "LOADING" | "READONLY" | "NOREPLICAS" | "UNAVAILABLE" | "MISCONF" => Error::Unavailable(text),
-            "OOM" => Error::TooLarge(text),
+            "TRYAGAIN" => Error::Conflict,
             _ => Error::other(text),
         },
         other => Error::other(other),
@@ -116,7 +120,8 @@ fn error(from: ClientError) -> Error {
 fn commit_error(from: ClientError) -> Error {
     match from {
         ClientError::Connection(_) => Error::OutcomeUnknown(from.to_string()),
-        ClientError::Server { ref code, .. } if code == "UNCONFIRMED" => {
+        // `ERR` is also the answer if writing the log has failed midway.
+        ClientError::Server { ref code, .. } if code == "UNCONFIRMED" || code == "ERR" => {
             Error::OutcomeUnknown(from.to_string())
         }
         from => error(from),
@@ -124,24 +129,45 @@ fn commit_error(from: ClientError) -> Error {
 }
 
 impl Pool {
-    /// Runs a first request on a free connection, or on a new one if none answers.
-    async fn begin<T>(&self, request: impl Fn() -> Request<T>) -> Result<(AsyncClient, T)> {
-        loop {
-            let Some(mut client) = self.free.lock().pop() else { break };
-            match within(TIMEOUT, async { client.run(request()).await.map_err(error) }).await {
-                Ok(reply) => return Ok((client, reply)),
-                // The server was restarted, or has ended idle connections.
-                Err(Error::Unavailable(_)) => {}
-                Err(error) => return Err(error),
-            }
+    /// Creates the keyspace if there is none (client.4).
+    async fn claim(&self) -> Result<()> {
+        let mut client = connected(&self.url).await?;
+        client.run(es::create_keyspace(&self.keyspace)).await.map_err(error)?;
+        client.run(es::use_keyspace(&self.keyspace)).await.map_err(error)?;
+        // In this order: the first commit of a store writes `NEXT_KEY`.
+        let first = client.run(es::range(b"", b"").limit(1).request()).await.map_err(error)?;
+        if !first.is_empty() && client.run(es::get(NEXT_KEY)).await.map_err(error)?.is_none() {
+            return Err(Error::Invalid(format!(
+                "the keyspace {} has keys that are not of a store: name another one in the URL",
+                self.keyspace
+            )));
         }
+        Ok(())
+    }
+
+    /// Runs a first request on a free connection, or on a new one if all free ones have failed.
+    async fn begin<T>(&self, request: impl Fn() -> Request<T>) -> Result<(AsyncClient, T)> {
         let begun = async {
+            loop {
+                let Some(mut client) = self.free.lock().pop() else { break };
+                match client.run(request()).await {
+                    Ok(reply) => return Ok((client, reply)),
+                    // The server was restarted, or has ended idle connections.
+                    Err(ClientError::Connection(_)) => {}
+                    Err(failed) => return Err(error(failed)),
+                }
+            }
             let mut client = connected(&self.url).await?;
             client.run(es::use_keyspace(&self.keyspace)).await.map_err(error)?;
             let reply = client.run(request()).await.map_err(error)?;
             Ok((client, reply))
         };
-        within(TIMEOUT, begun).await
+        // One limit for all of them. A server that hangs does so on each connection.
+        let done = within(TIMEOUT, begun).await;
+        if matches!(done, Err(Error::Unavailable(_))) {
+            self.free.lock().clear();
+        }
+        done
     }
 
     fn put_back(&self, client: AsyncClient) {

@@ -28,6 +28,8 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+#[cfg(feature = "client")]
+pub(crate) use self::catalog::NEXT_KEY;
 use self::merge::page_of;
 use crate::async_kv::{AsyncKv, AsyncReads, AsyncSnapshot, AsyncTransaction, Pending};
 use crate::buffer::Buffer;

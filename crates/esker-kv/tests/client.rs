@@ -11,6 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use esker_client::{Client, es};
 use esker_kv::client::open;
 use esker_kv::{Blocking, Error, Query, Span, collect, conformance, connect, transact};
 use support::{Job, acknowledged, check_after, errors, free_port};
@@ -57,6 +58,10 @@ impl Place {
         while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&format!("redis://127.0.0.1:{}/", self.port)).unwrap()
     }
 
     fn url(&self) -> String {
@@ -127,4 +132,55 @@ fn large_values_limits_and_other_keyspaces() {
     assert!(other.spaces().unwrap().is_empty());
     assert!(matches!(connect("esker:///store").err(), Some(Error::Invalid(_))));
     assert!(matches!(connect("esker://127.0.0.1:1").err(), Some(Error::Unavailable(_))));
+}
+
+#[test]
+fn a_keyspace_of_another_program_is_left_alone() {
+    let Some(place) = Place::new() else { return };
+    let mut client = place.client();
+    client.run(es::create_keyspace("users")).unwrap();
+    client.run(es::use_keyspace("users")).unwrap();
+    // A store would take it for the record of a space that was dropped.
+    let entries = [(&b"\0d\0\0\0\x07"[..], &b"x"[..]), (b"\x01\0\0\0\x07k", b"y")];
+    for (key, value) in entries {
+        client.run(es::set(key, value)).unwrap();
+    }
+    let refused = connect(&format!("esker://127.0.0.1:{}/users", place.port)).err();
+    assert!(matches!(refused, Some(Error::Invalid(_))), "{refused:?}");
+    for (key, value) in entries {
+        assert_eq!(client.run(es::get(key)).unwrap().as_deref(), Some(value));
+    }
+    // A store is opened again, also without a space.
+    let kv = connect(&place.url()).unwrap();
+    kv.space("a").unwrap();
+    kv.drop_space("a").unwrap();
+    assert!(connect(&place.url()).unwrap().spaces().unwrap().is_empty());
+}
+
+#[test]
+fn errors_say_whether_to_try_again() {
+    let Some(place) = Place::new() else { return };
+    let kv = connect(&place.url()).unwrap();
+    let space = kv.space("a").unwrap();
+    let connection = &mut place.client();
+    let timeout = |seconds: &str, client: &mut Client| {
+        let set = redis::cmd("CONFIG").arg("SET").arg("transaction-timeout").arg(seconds).to_owned();
+        set.exec(client.connection()).unwrap();
+    };
+    timeout("1", connection);
+    let mut transaction = kv.begin().unwrap();
+    transaction.put(&space, b"k", b"v").unwrap();
+    let snapshot = kv.snapshot().unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    // Both are sent as pipelines.
+    let failed = transaction.commit();
+    assert!(matches!(failed, Err(Error::SnapshotTooOld(_))), "{failed:?}");
+    let failed = snapshot.multi_get(&space, &[b"k", b"l"]);
+    assert!(matches!(failed, Err(Error::SnapshotTooOld(_))), "{failed:?}");
+    timeout("60", connection);
+    let password = connect(&format!("esker://u:wrong@127.0.0.1:{}/store", place.port)).err();
+    assert!(matches!(password, Some(Error::Other(_))), "{password:?}");
+    for url in ["esker://127.0.0.1:port/store", "esker://127.0.0.1?db=1"] {
+        assert!(matches!(connect(url).err(), Some(Error::Invalid(_))), "{url}");
+    }
 }

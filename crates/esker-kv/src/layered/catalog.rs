@@ -28,7 +28,8 @@ pub(super) fn name_key(id: u32) -> Bytes {
     id_key(b'i', id)
 }
 
-const NEXT_KEY: Bytes = Bytes::from_static(b"\0n");
+/// The key of the next id. It is there from the first space on.
+pub(crate) const NEXT_KEY: Bytes = Bytes::from_static(b"\0n");
 
 fn decode(bytes: &[u8]) -> Result<u32> {
     let bytes = bytes.try_into().map_err(|_| Error::other("the store's record of a space is damaged"))?;
