@@ -59,7 +59,9 @@ impl Error {
 
 impl From<RedisError> for Error {
     fn from(error: RedisError) -> Self {
-        let (code, detail) = match error.clone().into_server_errors() {
+        // An aborted `EXEC` keeps its own code.
+        let is_aborted = error.code() == Some("EXECABORT");
+        let (code, detail) = match error.clone().into_server_errors().filter(|_| !is_aborted) {
             // Of a pipeline, the first command that failed.
             Some(errors) if !errors.is_empty() => {
                 let (_, first) = &errors[0];
